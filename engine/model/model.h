@@ -1,0 +1,37 @@
+/* A model opened from its file. Two steps, because validating input needs only the first: model_open reads
+ * metadata, tokenizer and chat template; model_load_weights finds or builds the pack and reads it. */
+#ifndef NJ_ENGINE_MODEL_MODEL_H
+#define NJ_ENGINE_MODEL_MODEL_H
+
+#include "engine/chat_template/chat_template.h"
+#include "engine/model/weights.h"
+#include "engine/tokenizer/tokenizer.h"
+
+struct nj_model_options {
+    const char *path;            /* the GGUF file */
+    const char *cache_directory; /* packs and digests live here; made if missing */
+    nj_notice notice;            /* may be NULL */
+    void *notice_context;
+};
+
+/* Fields are read-only to others. Strings and handles live as long as the model. */
+struct nj_model {
+    char *path; /* absolute */
+    struct nj_hyperparameters shape;
+    struct nj_tokenizer *tokenizer;
+    struct nj_chat_template *chat;   /* NULL: the model has none */
+    char digest[33];                 /* XXH3-128 of all bytes of the file, cached by path, size and mtime */
+    char tokenizer_digest[33];
+    char template_digest[33];        /* of the template's bytes; of nothing if there is none */
+    struct nj_weights *weights;      /* NULL until loaded */
+    struct nj_gguf *gguf;
+    char *cache_directory;
+    nj_notice notice;
+    void *notice_context;
+};
+
+struct nj_model *model_open(const struct nj_model_options *options, struct nj_error *error);
+int model_load_weights(struct nj_model *model, struct nj_device *device, struct nj_error *error);
+void model_close(struct nj_model *model);
+
+#endif

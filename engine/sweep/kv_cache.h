@@ -1,0 +1,26 @@
+/* The KV cache: a pool of blocks, each holding 64 positions of all layers of one sequence. */
+#ifndef NJ_ENGINE_SWEEP_KV_CACHE_H
+#define NJ_ENGINE_SWEEP_KV_CACHE_H
+
+#include "engine/base/error.h"
+#include "engine/model/architecture.h"
+#include "kernels/device.h"
+
+struct nj_kv_cache;
+
+/* Bytes of one block for this shape and type, and blocks for so many tokens. */
+uint64_t kv_block_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type);
+int64_t kv_blocks_for_tokens(int64_t tokens);
+
+/* A pool of `blocks` blocks in one buffer of the device; memory is touched only when a block is used. */
+struct nj_kv_cache *kv_cache_create(struct nj_device *device, const struct nj_hyperparameters *shape,
+                                    enum nj_kv_type type, int64_t blocks, struct nj_error *error);
+void kv_cache_destroy(struct nj_kv_cache *cache);
+
+int64_t kv_cache_free_blocks(const struct nj_kv_cache *cache);
+int64_t kv_cache_total_blocks(const struct nj_kv_cache *cache);
+int32_t kv_cache_take(struct nj_kv_cache *cache); /* a block number, or -1 when none is free */
+void kv_cache_give_back(struct nj_kv_cache *cache, int32_t block);
+struct nj_kv_layer kv_cache_layer(const struct nj_kv_cache *cache, int layer);
+
+#endif

@@ -1,0 +1,60 @@
+/* Weight matrices as every kernel and every device sees them.
+ *
+ * A matrix W has `rows` outputs and `cols` inputs (y = W x). It is cut into strips of 16 rows; strips
+ * are stored one after another, ascending. Rows beyond `rows` in the last strip are zero. A strip of an
+ * integer kind is `cols / 32` blocks, one per group of 32 columns, ascending:
+ *
+ *   u4 (256 bytes of nibbles): byte 64*j + 4*r + c, j = 0..3, r = 0..15, c = 0..3, holds column 4*j + c
+ *       of row r in its low nibble and column 16 + 4*j + c in its high nibble
+ *   s8 (512 bytes):            byte 64*j + 4*r + c, j = 0..7, holds column 4*j + c of row r
+ *
+ * followed by 16 IEEE half scales (row 0..15) and, for NJ_KIND_U4_MIN only, 16 half minima.
+ * A strip of a float kind is `cols` vectors of 16 elements: element [col][row].
+ *
+ * The 16 x 32 block is at once two AVX2 halves (8 rows each), one AVX-512 register per j, and the A
+ * fragment of the int8 tensor-core instruction m16n8k32.
+ *
+ * Matrix data is 64-byte aligned. cols is a multiple of 32 for every kind. */
+#ifndef NJ_KERNELS_MATRIX_H
+#define NJ_KERNELS_MATRIX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { NJ_STRIP_ROWS = 16, NJ_GROUP_COLS = 32, NJ_SEGMENT_COLS = 1024 };
+
+/* The value of element q in a row with scale d and minimum m (all exact in float32 but for one rounding):
+ *   U4_ZERO8  d * (q - 8)      U4_MIN  fmaf(d, q, m)      S8  d * q, |q| <= 127
+ *   F32, F16, BF16             the stored number */
+enum nj_matrix_kind {
+    NJ_KIND_U4_ZERO8,
+    NJ_KIND_U4_MIN,
+    NJ_KIND_S8,
+    NJ_KIND_F32,
+    NJ_KIND_F16,
+    NJ_KIND_BF16,
+    NJ_KIND_COUNT
+};
+
+struct nj_matrix {
+    enum nj_matrix_kind kind;
+    int64_t rows;
+    int64_t cols;
+    const void *data; /* matrix_bytes(kind, rows, cols) bytes, owned by the weight store */
+};
+
+struct nj_matrix_kind_info {
+    const char *name;
+    int is_float;         /* 1: a strip is [col][16] elements of element_bytes */
+    size_t element_bytes; /* float kinds */
+    size_t block_bytes;   /* integer kinds: bytes of one 16 x 32 block */
+};
+
+/* Never NULL for a kind below NJ_KIND_COUNT. */
+const struct nj_matrix_kind_info *matrix_kind_info(enum nj_matrix_kind kind);
+
+/* Bytes of one 16-row strip, and of the whole matrix. 0 if the shape is invalid or overflows 64 bits. */
+size_t matrix_strip_bytes(enum nj_matrix_kind kind, int64_t cols);
+size_t matrix_bytes(enum nj_matrix_kind kind, int64_t rows, int64_t cols);
+
+#endif
