@@ -1,26 +1,45 @@
 #include "engine/base/error.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "engine/base/utf8.h"
+
+/* Messages may quote text from files: they stay one line and valid UTF-8 where they are cut. */
+static void tidy_message(char *message)
+{
+    message[utf8_whole_bytes(message, strlen(message))] = '\0';
+    for (char *c = message; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = ' ';
+}
 
 int error_set(struct nj_error *error, enum nj_code code, const char *format, ...)
 {
     if (error == NULL)
         return -1;
+    /* Built aside, since an argument may be the error's own earlier message. */
+    char message[sizeof error->message];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    tidy_message(message);
     memset(error, 0, sizeof *error);
     error->code = code;
     error->byte = -1;
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(error->message, sizeof error->message, format, arguments);
-    va_end(arguments);
+    memcpy(error->message, message, strlen(message) + 1);
     return -1;
 }
 
 int error_at(struct nj_error *error, const char *file, int64_t line, int64_t byte)
 {
     if (error == NULL)
+        return -1;
+    bool is_other_file = error->file[0] != '\0' && file != NULL && strcmp(error->file, file) != 0;
+    if (is_other_file)
         return -1;
     if (error->file[0] == '\0' && file != NULL)
         snprintf(error->file, sizeof error->file, "%s", file);

@@ -29,11 +29,14 @@ struct nj_error {
     int64_t byte;       /* offset from 0; -1: none */
 };
 
-/* Fills the error (if not NULL) without a place and returns -1, so that callers can `return error_set(...)`. */
+/* Fills the error (if not NULL) without a place and returns -1, so that callers can `return error_set(...)`.
+ * Control characters become spaces, and a message that is too long is cut at a whole character. An argument
+ * may be the error's own earlier message. */
 int error_set(struct nj_error *error, enum nj_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adds where it happened; keeps an earlier, more precise place. Returns -1. */
+/* Adds where it happened; keeps an earlier, more precise place (all of it, if that is in another file).
+ * Returns -1. */
 int error_at(struct nj_error *error, const char *file, int64_t line, int64_t byte);
 
 /* Writes "FILE:LINE: message" or "FILE: message (byte N)" or "message" into `out`. */

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,19 @@ int file_replace(const char *path, const void *from, size_t bytes, struct nj_err
     return file_sync_directory_of(path, error);
 }
 
+/* An existing directory is fine whatever mkdir says of it (a read-only file system has its own errors). */
+static int make_directory(const char *path)
+{
+    if (mkdir(path, 0700) == 0)
+        return 0;
+    int reason = errno;
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return 0;
+    errno = reason == EEXIST ? ENOTDIR : reason;
+    return -1;
+}
+
 int file_make_directories(const char *path, struct nj_error *error)
 {
     char partial[PATH_MAX];
@@ -123,12 +137,8 @@ int file_make_directories(const char *path, struct nj_error *error)
             continue;
         char kept = partial[i];
         partial[i] = '\0';
-        struct stat info;
-        if (mkdir(partial, 0700) != 0 && (errno != EEXIST || stat(partial, &info) != 0 || !S_ISDIR(info.st_mode))) {
-            if (errno == EEXIST)
-                errno = ENOTDIR;
+        if (make_directory(partial) != 0)
             goto failed;
-        }
         partial[i] = kept;
     }
     return 0;
@@ -139,7 +149,8 @@ failed:
 
 char *file_read_whole(const char *path, size_t limit, size_t *bytes, struct nj_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK the open of a named pipe would wait for a writer before it can be refused. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         fail_open(error, path);
         return NULL;
@@ -174,10 +185,11 @@ struct nj_direct_file {
 struct nj_direct_file *direct_file_open(const char *path, struct nj_error *error)
 {
     int direct = 1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK; /* as in file_read_whole */
+    int fd = open(path, flags | O_DIRECT);
     if (fd < 0 && errno == EINVAL) {
         direct = 0;
-        fd = open(path, O_RDONLY | O_CLOEXEC);
+        fd = open(path, flags);
     }
     if (fd < 0) {
         fail_open(error, path);
@@ -186,6 +198,12 @@ struct nj_direct_file *direct_file_open(const char *path, struct nj_error *error
     struct stat info;
     if (fstat(fd, &info) != 0) {
         fail_io(error, "stat", path);
+        close(fd);
+        return NULL;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        error_set(error, NJ_BAD_DATA, "not a regular file");
+        error_at(error, path, 0, -1);
         close(fd);
         return NULL;
     }
@@ -210,8 +228,47 @@ void direct_file_close(struct nj_direct_file *file)
     free(file);
 }
 
-int direct_file_is_direct(const struct nj_direct_file *file) { return file->direct; }
-uint64_t direct_file_bytes(const struct nj_direct_file *file) { return file->bytes; }
+int direct_file_is_direct(const struct nj_direct_file *file)
+{
+    return file->direct;
+}
+uint64_t direct_file_bytes(const struct nj_direct_file *file)
+{
+    return file->bytes;
+}
+
+static int leave_direct(struct nj_direct_file *file, struct nj_error *error)
+{
+    int flags = fcntl(file->fd, F_GETFL);
+    if (flags < 0 || fcntl(file->fd, F_SETFL, flags & ~O_DIRECT) != 0)
+        return fail_io(error, "read", file->path);
+    file->direct = 0;
+    return 0;
+}
+
+static int read_all(struct nj_direct_file *file, char *to, size_t bytes, uint64_t offset, struct nj_error *error)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t got = pread(file->fd, to + done, bytes - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        /* The file system took O_DIRECT at open but refuses this read (a size or alignment of its own). */
+        bool is_refused = got < 0 && errno == EINVAL && file->direct;
+        if (got < 0 && !is_refused)
+            return fail_io(error, "read", file->path);
+        if (got == 0) {
+            error_set(error, NJ_BAD_DATA, "the file was shortened while it was being read");
+            return error_at(error, file->path, 0, (int64_t)(offset + done));
+        }
+        done += is_refused ? 0 : (size_t)got;
+        /* After a read that stopped between two blocks a direct one could not go on from there. */
+        bool is_unaligned = done < bytes && done % DIRECT_ALIGNMENT != 0;
+        if (file->direct && (is_refused || is_unaligned) && leave_direct(file, error) != 0)
+            return -1;
+    }
+    return 0;
+}
 
 int direct_file_read(struct nj_direct_file *file, void *to, size_t bytes, uint64_t offset, struct nj_error *error)
 {
@@ -220,30 +277,8 @@ int direct_file_read(struct nj_direct_file *file, void *to, size_t bytes, uint64
         error_set(error, NJ_BAD_DATA, "the file is too short: it ends at byte %llu", (unsigned long long)file->bytes);
         return error_at(error, file->path, 0, (int64_t)offset);
     }
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t got = pread(file->fd, (char *)to + done, bytes - done, (off_t)(offset + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0 && errno == EINVAL && file->direct) {
-            /* The file system took O_DIRECT at open but refuses this read (a size or alignment of its own):
-             * go on buffered. */
-            int flags = fcntl(file->fd, F_GETFL);
-            if (flags < 0 || fcntl(file->fd, F_SETFL, flags & ~O_DIRECT) != 0)
-                return fail_io(error, "read", file->path);
-            file->direct = 0;
-            continue;
-        }
-        if (got < 0)
-            return fail_io(error, "read", file->path);
-        if (got == 0) {
-            error_set(error, NJ_BAD_DATA, "the file was shortened while it was being read");
-            return error_at(error, file->path, 0, (int64_t)(offset + done));
-        }
-        done += (size_t)got;
-        if (done % DIRECT_ALIGNMENT != 0 && done < bytes && file->direct)
-            done -= done % DIRECT_ALIGNMENT; /* a direct read goes on at an aligned offset */
-    }
+    if (read_all(file, to, bytes, offset, error) != 0)
+        return -1;
     if (!file->direct)
         posix_fadvise(file->fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
     return 0;

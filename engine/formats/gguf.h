@@ -1,6 +1,7 @@
 /* GGUF v2/v3 reader: metadata and tensor directory are read into memory, tensor data is read on demand
  * with pread (never mapped). No size from the file is used before it is checked; every kind of bad file
  * gets one error (NJ_BAD_DATA) that names the file and, where known, the byte.
+ * One of several parts of a split model is refused too. A reader may be used by several threads at once.
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
 #ifndef NJ_ENGINE_FORMATS_GGUF_H
 #define NJ_ENGINE_FORMATS_GGUF_H
@@ -31,7 +32,8 @@ int gguf_get_f64(const struct nj_gguf *gguf, const char *key, double *out, struc
 int gguf_get_bool(const struct nj_gguf *gguf, const char *key, bool *out, struct nj_error *error);
 int gguf_get_text(const struct nj_gguf *gguf, const char *key, struct nj_text *out, struct nj_error *error);
 
-/* Arrays of strings and of integers of any width. Memory belongs to the reader. */
+/* Arrays of strings and of integers of any width. Memory belongs to the reader. Arrays of floats and bools are
+ * checked but not kept. */
 int gguf_get_texts(const struct nj_gguf *gguf, const char *key, const struct nj_text **out, size_t *count,
                    struct nj_error *error);
 int gguf_get_integers(const struct nj_gguf *gguf, const char *key, const int64_t **out, size_t *count,
@@ -44,7 +46,7 @@ struct nj_gguf_tensor {
     int dimensions;
     uint64_t shape[4]; /* shape[0] is the row length (columns), shape[1] the number of rows */
     uint64_t offset;   /* from the start of the file */
-    uint64_t bytes;
+    uint64_t bytes;    /* 0 if the type is not read: its size is not known */
 };
 
 size_t gguf_tensor_count(const struct nj_gguf *gguf);

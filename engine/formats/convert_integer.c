@@ -1,0 +1,41 @@
+#include "engine/formats/convert_integer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+int convert_integer_strip(const void *rows, size_t row_bytes, size_t from_block_bytes, int rows_present, int64_t cols,
+                          enum nj_matrix_kind kind, convert_block convert, void *strip, struct nj_error *error)
+{
+    size_t to_block_bytes = matrix_kind_info(kind)->block_bytes;
+    memset(strip, 0, matrix_strip_bytes(kind, cols));
+    for (int row = 0; row < rows_present; row++) {
+        const unsigned char *from = (const unsigned char *)rows + (size_t)row * row_bytes;
+        unsigned char *to = strip;
+        for (int64_t group = 0; group < cols / NJ_GROUP_COLS; group++) {
+            const char *reason = convert(from, row, to);
+            if (reason != NULL)
+                return error_set(error, NJ_BAD_DATA, "%s (columns from %" PRId64 ", row %d of its strip)", reason,
+                                 group * NJ_GROUP_COLS, row);
+            from += from_block_bytes;
+            to += to_block_bytes;
+        }
+    }
+    return 0;
+}
+
+uint16_t convert_read_half(const unsigned char *from)
+{
+    uint16_t half;
+    memcpy(&half, from, sizeof half);
+    return half;
+}
+
+int convert_half_is_finite(uint16_t half)
+{
+    return (half & 0x7c00) != 0x7c00;
+}
+
+void convert_store_half(unsigned char *to, int row, uint16_t half)
+{
+    memcpy(to + (size_t)row * sizeof half, &half, sizeof half);
+}
