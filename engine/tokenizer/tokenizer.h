@@ -1,4 +1,9 @@
-/* Byte-level BPE: text to token ids and back. Immutable after creation; any thread may use it. */
+/* Byte-level BPE: text to token ids and back. Immutable after creation; any thread may use it (working memory
+ * comes from a pool behind a lock).
+ *
+ * Ids equal those of Hugging Face's tokenizers. That includes bytes for which a vocabulary has no token (some
+ * control characters and unassigned planes in SmolLM2's): they are left out. Unicode classes are those of the
+ * PCRE2 library in use. */
 #ifndef NJ_ENGINE_TOKENIZER_TOKENIZER_H
 #define NJ_ENGINE_TOKENIZER_TOKENIZER_H
 
@@ -20,10 +25,14 @@ int32_t tokenizer_vocabulary(const struct nj_tokenizer *tokenizer);
 int32_t tokenizer_bos(const struct nj_tokenizer *tokenizer); /* -1: none */
 int32_t tokenizer_eos(const struct nj_tokenizer *tokenizer); /* -1: none */
 bool tokenizer_adds_bos(const struct nj_tokenizer *tokenizer);
-bool tokenizer_ends_generation(const struct nj_tokenizer *tokenizer, int32_t token); /* eos, eot, eom, ... */
-bool tokenizer_is_control(const struct nj_tokenizer *tokenizer, int32_t token);
 
-/* XXH3-128 over everything that decides its output, as 32 hex digits and NUL. */
+/* An answer ends with eos_token_id, eot_token_id, eom_token_id, or a control token whose text ends messages in
+ * published chat formats: <|im_end|>, <|eot_id|>, <|eom_id|>, <|endoftext|>, <|end|>, <end_of_turn>, </s>. */
+bool tokenizer_ends_generation(const struct nj_tokenizer *tokenizer, int32_t token);
+bool tokenizer_is_control(const struct nj_tokenizer *tokenizer, int32_t token); /* or the unknown token */
+
+/* XXH3-128 over everything that decides its output, the Unicode version of PCRE2 included, as 32 hex digits
+ * and NUL. */
 void tokenizer_digest(const struct nj_tokenizer *tokenizer, char out[33]);
 
 /* A growing array of ids; zero-initialise, reuse, free with ids_free. */
@@ -34,8 +43,9 @@ struct nj_ids {
 void ids_free(struct nj_ids *ids);
 int ids_append(struct nj_ids *ids, int32_t id, struct nj_error *error);
 
-/* Appends the ids of `text` (valid UTF-8; checked, NJ_BAD_DATA) as plain text: no BOS, control-token text
- * is text. */
+/* Appends the ids of `text` (valid UTF-8; else NJ_BAD_DATA with the offset in `text` as the error's byte) as
+ * plain text: no BOS, control-token text is text. On failure `ids` is as before. Takes n log n time, and up to
+ * 28 bytes of memory during the call for each byte of the longest stretch without a break. */
 int tokenizer_encode_text(const struct nj_tokenizer *tokenizer, const char *text, size_t length, struct nj_ids *ids,
                           struct nj_error *error);
 
@@ -46,11 +56,15 @@ int tokenizer_encode_text(const struct nj_tokenizer *tokenizer, const char *text
 int tokenizer_encode_rendered(const struct nj_tokenizer *tokenizer, const char *text, const uint8_t *is_template,
                               size_t length, struct nj_ids *ids, struct nj_error *error);
 
-/* 1 if the text contains the text of a control token (for the one warning about raw prompts). */
+/* At least as many ids come out of this text, plain or rendered. Counting takes one pass over the bytes: a text
+ * that cannot fit the model's context is told without tokenising it. */
+size_t tokenizer_least_tokens(const struct nj_tokenizer *tokenizer, const char *text, size_t length);
+
+/* True if the text contains the text of a control token (for the one warning about raw prompts). */
 bool tokenizer_text_has_control(const struct nj_tokenizer *tokenizer, const char *text, size_t length);
 
-/* The bytes of a token (control tokens: their text). Lives as long as the tokenizer; may be part of a
- * UTF-8 character. */
+/* The bytes of a token (control and user-defined tokens: their text; unused ones and ids outside the
+ * vocabulary: none). Lives as long as the tokenizer; may be part of a UTF-8 character. */
 struct nj_text tokenizer_token_bytes(const struct nj_tokenizer *tokenizer, int32_t token);
 
 #endif
