@@ -5,6 +5,7 @@
 #ifndef NJ_ENGINE_MODEL_PACK_H
 #define NJ_ENGINE_MODEL_PACK_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "engine/base/error.h"
@@ -55,10 +56,24 @@ struct nj_pack;
 /* One line of news for people ("building the pack ...", "waiting for process 123 ..."). May be NULL. */
 typedef void (*nj_notice)(void *context, const char *line);
 
-/* Opens the pack of this model in `directory`, building it first if it is missing. A pack whose header is
- * damaged or that another version wrote is built anew. `model_digest` is 32 hex digits. */
-struct nj_pack *pack_open(const char *directory, const struct nj_gguf *gguf, const struct nj_hyperparameters *shape,
-                          const char *model_digest, nj_notice notice, void *notice_context, struct nj_error *error);
+/* Everything here is borrowed; gguf, shape, digest and strings only during pack_open, stop for the pack's life. */
+struct nj_pack_options {
+    const char *directory; /* made if missing */
+    const struct nj_gguf *gguf;
+    const struct nj_hyperparameters *shape;
+    const char *model_digest; /* 32 lower-case hexadecimal digits */
+    nj_notice notice;
+    void *notice_context;
+    const atomic_int *stop; /* non-zero: stop building, waiting or reading with NJ_INTERRUPTED; may be NULL */
+};
+
+/* Refuses (NJ_BAD_DATA, by name) a model file that lacks a tensor, has one too many, or has one of a wrong
+ * shape or type. Reads no tensor data; pack_open does the same first. */
+int pack_check_tensors(const struct nj_gguf *gguf, const struct nj_hyperparameters *shape, struct nj_error *error);
+
+/* Opens the pack of this model, building it first if it is missing. A pack whose header is damaged, that was
+ * cut short or that another version wrote is built anew. */
+struct nj_pack *pack_open(const struct nj_pack_options *options, struct nj_error *error);
 void pack_close(struct nj_pack *pack);
 
 const char *pack_path(const struct nj_pack *pack);
