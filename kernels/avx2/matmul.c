@@ -1,0 +1,332 @@
+/* Matrix products without VNNI. Lanes are output rows: a tile is 8 rows (half a strip) or 16 by up to six
+ * tokens over one segment of columns, so that a segment's weights stay in the first-level cache while the
+ * tokens pass over them. */
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/avx2/avx2.h"
+#include "kernels/avx2/vector.h"
+#include "kernels/reference/reference.h"
+
+enum {
+    ROWS = NJ_STRIP_ROWS,
+    COLS = NJ_GROUP_COLS,
+    SEGMENT_GROUPS = NJ_SEGMENT_COLS / NJ_GROUP_COLS,
+    TILE_TOKENS = 6,
+    CHUNK_TOKENS = 8 * TILE_TOKENS /* tokens whose totals are kept on the stack */
+};
+
+/* The activations of a tile over one segment. Row t of `q` is at q + t * cols, of `d` at d + t * all_groups. */
+struct tile {
+    const int8_t *q;
+    const float *d;
+    int64_t cols, all_groups;
+    int64_t groups;                                   /* of this segment */
+    int32_t zero_points[TILE_TOKENS][SEGMENT_GROUPS]; /* U4_ZERO8: 8 * sum */
+    float scaled_sums[TILE_TOKENS][SEGMENT_GROUPS];   /* U4_MIN: d * sum */
+};
+
+/* Four columns of one token in every lane. */
+NJ_ALWAYS_INLINE __m256i broadcast_columns(const int8_t *q)
+{
+    int32_t four;
+    memcpy(&four, q, sizeof four);
+    return _mm256_set1_epi32(four);
+}
+
+/* Adds 16 columns (four weight vectors) of n tokens to sums in int16. */
+NJ_ALWAYS_INLINE void add_products(int n, const __m256i *w, const int8_t *q, int64_t cols, __m256i *sum)
+{
+#pragma GCC unroll 8
+    for (int t = 0; t < n; t++)
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++)
+            sum[t] = _mm256_add_epi16(sum[t], _mm256_maddubs_epi16(w[j], broadcast_columns(q + t * cols + 4 * j)));
+}
+
+/* Exact dot products of 8 rows with one group of n tokens. A row's 32 products are summed in int16 before
+ * they are widened: 16 * 15 * 127 < 2^15. */
+NJ_ALWAYS_INLINE void dot_u4(int n, const uint8_t *block, const int8_t *q, int64_t cols, __m256i *dot)
+{
+    const __m256i low_nibbles = _mm256_set1_epi8(15);
+    __m256i low[4], high[4];
+#pragma GCC unroll 8
+    for (int t = 0; t < n; t++)
+        dot[t] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++)
+        low[j] = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(block + 64 * j)), low_nibbles);
+    add_products(n, low, q, cols, dot);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        __m256i bytes = _mm256_loadu_si256((const __m256i *)(block + 64 * j));
+        high[j] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), low_nibbles);
+    }
+    add_products(n, high, q + 16, cols, dot);
+#pragma GCC unroll 8
+    for (int t = 0; t < n; t++)
+        dot[t] = _mm256_madd_epi16(dot[t], _mm256_set1_epi16(1));
+}
+
+/* The same for signed bytes: |w| times x with the sign of w; a pair is at most 2 * 127 * 127 < 2^15. */
+NJ_ALWAYS_INLINE void dot_s8(int n, const uint8_t *block, const int8_t *q, int64_t cols, __m256i *dot)
+{
+#pragma GCC unroll 8
+    for (int t = 0; t < n; t++)
+        dot[t] = _mm256_setzero_si256();
+    for (int j = 0; j < 8; j++) {
+        __m256i w = _mm256_loadu_si256((const __m256i *)(block + 64 * j));
+        __m256i magnitude = _mm256_abs_epi8(w);
+#pragma GCC unroll 8
+        for (int t = 0; t < n; t++) {
+            __m256i x = _mm256_sign_epi8(broadcast_columns(q + t * cols + 4 * j), w);
+            __m256i pairs = _mm256_maddubs_epi16(magnitude, x);
+            dot[t] = _mm256_add_epi32(dot[t], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        }
+    }
+}
+
+/* Joins one group's dot products to the accumulators. */
+NJ_ALWAYS_INLINE void join_group(enum nj_matrix_kind kind, int n, const uint8_t *scales, const struct tile *tile,
+                                 int64_t g, const __m256i *dot, __m256 *acc)
+{
+    __m256 scale = vector_load_halves((const uint16_t *)scales);
+    __m256 minimum = kind == NJ_KIND_U4_MIN ? vector_load_halves((const uint16_t *)scales + ROWS) : scale;
+#pragma GCC unroll 8
+    for (int t = 0; t < n; t++) {
+        __m256i exact = dot[t];
+        if (kind == NJ_KIND_U4_ZERO8)
+            exact = _mm256_sub_epi32(exact, _mm256_set1_epi32(tile->zero_points[t][g]));
+        __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(tile->d[t * tile->all_groups + g]));
+        acc[t] = _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(exact), acc[t]);
+        if (kind == NJ_KIND_U4_MIN)
+            acc[t] = _mm256_fmadd_ps(minimum, _mm256_set1_ps(tile->scaled_sums[t][g]), acc[t]);
+    }
+}
+
+/* Adds a segment's sum to the total; the first one is assigned. */
+NJ_ALWAYS_INLINE void add_segment(__m256 acc, int is_first, float *total)
+{
+    _mm256_storeu_ps(total, is_first ? acc : _mm256_add_ps(_mm256_loadu_ps(total), acc));
+}
+
+/* One segment of 8 rows (from row 8 * half of the strip) for n tokens. `blocks` is the segment's first. */
+NJ_ALWAYS_INLINE void multiply_integer_tile(enum nj_matrix_kind kind, int n, const uint8_t *blocks, int half,
+                                            const struct tile *tile, int is_first, float (*total)[ROWS])
+{
+    const size_t bytes = kind == NJ_KIND_S8 ? ROWS * COLS : ROWS * COLS / 2;
+    const size_t block_bytes = bytes + (kind == NJ_KIND_U4_MIN ? 4 : 2) * ROWS;
+    __m256 acc[TILE_TOKENS];
+    for (int t = 0; t < n; t++)
+        acc[t] = _mm256_setzero_ps();
+    for (int64_t g = 0; g < tile->groups; g++) {
+        const uint8_t *block = blocks + (size_t)g * block_bytes;
+        __m256i dot[TILE_TOKENS];
+        if (kind == NJ_KIND_S8)
+            dot_s8(n, block + 32 * half, tile->q + g * COLS, tile->cols, dot);
+        else
+            dot_u4(n, block + 32 * half, tile->q + g * COLS, tile->cols, dot);
+        join_group(kind, n, block + bytes + 16 * half, tile, g, dot, acc);
+    }
+    for (int t = 0; t < n; t++)
+        add_segment(acc[t], is_first, total[t] + VECTOR_FLOATS * half);
+}
+
+typedef void (*integer_tile_function)(const uint8_t *blocks, int half, const struct tile *tile, int is_first,
+                                      float (*total)[ROWS]);
+
+#define NJ_INTEGER_TILE(name, kind, n)                                                                                 \
+    static void name##_##n(const uint8_t *blocks, int half, const struct tile *tile, int is_first,                     \
+                           float(*total)[ROWS])                                                                        \
+    {                                                                                                                  \
+        multiply_integer_tile(kind, n, blocks, half, tile, is_first, total);                                           \
+    }
+#define NJ_INTEGER_TILES(name, kind)                                                                                   \
+    NJ_INTEGER_TILE(name, kind, 1)                                                                                     \
+    NJ_INTEGER_TILE(name, kind, 2)                                                                                     \
+    NJ_INTEGER_TILE(name, kind, 3)                                                                                     \
+    NJ_INTEGER_TILE(name, kind, 4)                                                                                     \
+    NJ_INTEGER_TILE(name, kind, 5)                                                                                     \
+    NJ_INTEGER_TILE(name, kind, 6)
+
+NJ_INTEGER_TILES(u4_zero8_tile, NJ_KIND_U4_ZERO8)
+NJ_INTEGER_TILES(u4_min_tile, NJ_KIND_U4_MIN)
+NJ_INTEGER_TILES(s8_tile, NJ_KIND_S8)
+
+/* [kind][tokens - 1] */
+static const integer_tile_function integer_tiles[][TILE_TOKENS] = {
+    [NJ_KIND_U4_ZERO8] = {u4_zero8_tile_1, u4_zero8_tile_2, u4_zero8_tile_3, u4_zero8_tile_4, u4_zero8_tile_5,
+                          u4_zero8_tile_6},
+    [NJ_KIND_U4_MIN] = {u4_min_tile_1, u4_min_tile_2, u4_min_tile_3, u4_min_tile_4, u4_min_tile_5, u4_min_tile_6},
+    [NJ_KIND_S8] = {s8_tile_1, s8_tile_2, s8_tile_3, s8_tile_4, s8_tile_5, s8_tile_6},
+};
+
+static void prepare_tile(const struct nj_matrix *w, const struct nj_q8 *x, int64_t token, int64_t tokens,
+                         int64_t first_group, struct tile *tile)
+{
+    int64_t all_groups = w->cols / COLS;
+    int64_t rest = all_groups - first_group;
+    tile->cols = w->cols;
+    tile->all_groups = all_groups;
+    tile->groups = rest < SEGMENT_GROUPS ? rest : SEGMENT_GROUPS;
+    tile->q = x->q + token * w->cols + first_group * COLS;
+    tile->d = x->d + token * all_groups + first_group;
+    const int32_t *sum = x->sum + token * all_groups + first_group;
+    for (int64_t t = 0; t < tokens; t++) {
+        for (int64_t g = 0; g < tile->groups; g++) {
+            int64_t index = t * all_groups + g;
+            tile->zero_points[t][g] = 8 * sum[index];
+            tile->scaled_sums[t][g] = tile->d[index] * (float)sum[index];
+        }
+    }
+}
+
+static void multiply_integers(const struct nj_matrix *w, const uint8_t *strip, const struct nj_q8 *x,
+                              int64_t first_token, int64_t tokens, float (*total)[ROWS])
+{
+    size_t block_bytes = matrix_kind_info(w->kind)->block_bytes;
+    for (int64_t group = 0; group < w->cols / COLS; group += SEGMENT_GROUPS) {
+        const uint8_t *blocks = strip + (size_t)group * block_bytes;
+        for (int64_t t = 0; t < tokens; t += TILE_TOKENS) {
+            int64_t n = tokens - t < TILE_TOKENS ? tokens - t : TILE_TOKENS;
+            struct tile tile;
+            prepare_tile(w, x, first_token + t, n, group, &tile);
+            integer_tile_function multiply = integer_tiles[w->kind][n - 1];
+            multiply(blocks, 0, &tile, group == 0, total + t);
+            multiply(blocks, 1, &tile, group == 0, total + t);
+        }
+    }
+}
+
+NJ_ALWAYS_INLINE __m256 load_floats(enum nj_matrix_kind kind, const uint8_t *data)
+{
+    if (kind == NJ_KIND_F32)
+        return _mm256_loadu_ps((const float *)data);
+    if (kind == NJ_KIND_F16)
+        return vector_load_halves((const uint16_t *)data);
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)data));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+
+/* One segment of a strip for n tokens whose rows of x are `stride` apart. */
+NJ_ALWAYS_INLINE void multiply_float_tile(enum nj_matrix_kind kind, int n, const uint8_t *data, const float *x,
+                                          int64_t stride, int64_t cols, int is_first, float (*total)[ROWS])
+{
+    const size_t vector_bytes = VECTOR_FLOATS * (kind == NJ_KIND_F32 ? 4 : 2);
+    __m256 low[TILE_TOKENS], high[TILE_TOKENS];
+    for (int t = 0; t < n; t++)
+        low[t] = high[t] = _mm256_setzero_ps();
+    for (int64_t col = 0; col < cols; col++) {
+        __m256 w_low = load_floats(kind, data + 2 * (size_t)col * vector_bytes);
+        __m256 w_high = load_floats(kind, data + (2 * (size_t)col + 1) * vector_bytes);
+#pragma GCC unroll 8
+        for (int t = 0; t < n; t++) {
+            __m256 value = _mm256_broadcast_ss(x + t * stride + col);
+            low[t] = _mm256_fmadd_ps(w_low, value, low[t]);
+            high[t] = _mm256_fmadd_ps(w_high, value, high[t]);
+        }
+    }
+    for (int t = 0; t < n; t++) {
+        add_segment(low[t], is_first, total[t]);
+        add_segment(high[t], is_first, total[t] + VECTOR_FLOATS);
+    }
+}
+
+typedef void (*float_tile_function)(const uint8_t *data, const float *x, int64_t stride, int64_t cols, int is_first,
+                                    float (*total)[ROWS]);
+
+#define NJ_FLOAT_TILE(name, kind, n)                                                                                   \
+    static void name##_##n(const uint8_t *data, const float *x, int64_t stride, int64_t cols, int is_first,            \
+                           float(*total)[ROWS])                                                                        \
+    {                                                                                                                  \
+        multiply_float_tile(kind, n, data, x, stride, cols, is_first, total);                                          \
+    }
+#define NJ_FLOAT_TILES(name, kind)                                                                                     \
+    NJ_FLOAT_TILE(name, kind, 1)                                                                                       \
+    NJ_FLOAT_TILE(name, kind, 2)                                                                                       \
+    NJ_FLOAT_TILE(name, kind, 6)
+
+NJ_FLOAT_TILES(f32_tile, NJ_KIND_F32)
+NJ_FLOAT_TILES(f16_tile, NJ_KIND_F16)
+NJ_FLOAT_TILES(bf16_tile, NJ_KIND_BF16)
+
+/* The widest tile that `tokens` fill. */
+static float_tile_function choose_float_tile(enum nj_matrix_kind kind, int64_t tokens, int64_t *n)
+{
+    static const float_tile_function functions[NJ_KIND_COUNT][3] = {
+        [NJ_KIND_F32] = {f32_tile_1, f32_tile_2, f32_tile_6},
+        [NJ_KIND_F16] = {f16_tile_1, f16_tile_2, f16_tile_6},
+        [NJ_KIND_BF16] = {bf16_tile_1, bf16_tile_2, bf16_tile_6},
+    };
+    *n = tokens >= 6 ? 6 : tokens >= 2 ? 2 : 1;
+    return functions[kind][tokens >= 6 ? 2 : tokens >= 2 ? 1 : 0];
+}
+
+static void multiply_floats(const struct nj_matrix *w, const uint8_t *strip, const float *x, int64_t first_token,
+                            int64_t tokens, float (*total)[ROWS])
+{
+    size_t column_bytes = ROWS * matrix_kind_info(w->kind)->element_bytes;
+    for (int64_t col = 0; col < w->cols; col += NJ_SEGMENT_COLS) {
+        int64_t cols = w->cols - col < NJ_SEGMENT_COLS ? w->cols - col : NJ_SEGMENT_COLS;
+        int64_t n;
+        for (int64_t t = 0; t < tokens; t += n) {
+            float_tile_function multiply = choose_float_tile(w->kind, tokens - t, &n);
+            multiply(strip + (size_t)col * column_bytes, x + (first_token + t) * w->cols + col, w->cols, cols, col == 0,
+                     total + t);
+        }
+    }
+}
+
+static void store_totals(const struct nj_matmul_output *output, int64_t first_row, int64_t first_token, int64_t tokens,
+                         float (*total)[ROWS])
+{
+    int64_t rows = output->w.rows - first_row < ROWS ? output->w.rows - first_row : ROWS;
+    for (int64_t t = 0; t < tokens; t++) {
+        float *y = output->y + (first_token + t) * output->y_stride + first_row;
+        for (int64_t row = 0; row < rows; row++)
+            y[row] = output->accumulate ? y[row] + total[t][row] : total[t][row];
+    }
+}
+
+static void multiply_strip(const struct nj_matmul_args *a, const struct nj_matmul_output *output, int64_t strip)
+{
+    const struct nj_matrix *w = &output->w;
+    const uint8_t *data = (const uint8_t *)w->data + (size_t)strip * matrix_strip_bytes(w->kind, w->cols);
+    for (int64_t first = 0; first < a->count; first += CHUNK_TOKENS) {
+        float total[CHUNK_TOKENS][ROWS];
+        int64_t tokens = a->count - first < CHUNK_TOKENS ? a->count - first : CHUNK_TOKENS;
+        if (matrix_kind_info(w->kind)->is_float)
+            multiply_floats(w, data, a->x.f32, first, tokens, total);
+        else
+            multiply_integers(w, data, &a->x.q8, first, tokens, total);
+        store_totals(output, strip * ROWS, first, tokens, total);
+    }
+}
+
+/* Integer weights with float activations: only tests use this. */
+static int needs_float_path(const struct nj_matmul_args *a)
+{
+    int needs = 0;
+    for (int i = 0; i < a->outputs; i++)
+        needs |= !matrix_kind_info(a->output[i].w.kind)->is_float && a->x.q8.q == NULL;
+    return needs;
+}
+
+void avx2_run_matmul(const union nj_operation_args *args, int thread, int threads)
+{
+    const struct nj_matmul_args *a = &args->matmul;
+    if (needs_float_path(a)) {
+        reference_run_matmul(args, thread, threads);
+        return;
+    }
+    int64_t first[4] = {0}; /* number of each output's first strip among all */
+    for (int i = 0; i < a->outputs; i++)
+        first[i + 1] = first[i] + (a->output[i].w.rows + ROWS - 1) / ROWS;
+    int64_t end = vector_share_begin(first[a->outputs], thread + 1, threads);
+    int output = 0;
+    for (int64_t strip = vector_share_begin(first[a->outputs], thread, threads); strip < end; strip++) {
+        while (strip >= first[output + 1])
+            output++;
+        multiply_strip(a, &a->output[output], strip - first[output]);
+    }
+}

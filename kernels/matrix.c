@@ -1,0 +1,41 @@
+#include "kernels/matrix.h"
+
+enum {
+    U4_BLOCK_BYTES = NJ_STRIP_ROWS * NJ_GROUP_COLS / 2,
+    S8_BLOCK_BYTES = NJ_STRIP_ROWS * NJ_GROUP_COLS,
+    HALVES_BYTES = NJ_STRIP_ROWS * 2 /* one half per row */
+};
+
+static const struct nj_matrix_kind_info kind_infos[NJ_KIND_COUNT] = {
+    [NJ_KIND_U4_ZERO8] = {.name = "u4_zero8", .block_bytes = U4_BLOCK_BYTES + HALVES_BYTES},
+    [NJ_KIND_U4_MIN] = {.name = "u4_min", .block_bytes = U4_BLOCK_BYTES + 2 * HALVES_BYTES},
+    [NJ_KIND_S8] = {.name = "s8", .block_bytes = S8_BLOCK_BYTES + HALVES_BYTES},
+    [NJ_KIND_F32] = {.name = "f32", .is_float = 1, .element_bytes = 4},
+    [NJ_KIND_F16] = {.name = "f16", .is_float = 1, .element_bytes = 2},
+    [NJ_KIND_BF16] = {.name = "bf16", .is_float = 1, .element_bytes = 2},
+};
+
+const struct nj_matrix_kind_info *matrix_kind_info(enum nj_matrix_kind kind)
+{
+    return &kind_infos[kind];
+}
+
+size_t matrix_strip_bytes(enum nj_matrix_kind kind, int64_t cols)
+{
+    if ((unsigned)kind >= NJ_KIND_COUNT || cols <= 0 || cols % NJ_GROUP_COLS != 0)
+        return 0;
+    const struct nj_matrix_kind_info *info = matrix_kind_info(kind);
+    size_t units = info->is_float ? (size_t)cols : (size_t)cols / NJ_GROUP_COLS;
+    size_t unit_bytes = info->is_float ? info->element_bytes * NJ_STRIP_ROWS : info->block_bytes;
+    size_t bytes = 0;
+    return __builtin_mul_overflow(units, unit_bytes, &bytes) ? 0 : bytes;
+}
+
+size_t matrix_bytes(enum nj_matrix_kind kind, int64_t rows, int64_t cols)
+{
+    if (rows <= 0)
+        return 0;
+    size_t strips = ((size_t)rows - 1) / NJ_STRIP_ROWS + 1;
+    size_t bytes = 0;
+    return __builtin_mul_overflow(strips, matrix_strip_bytes(kind, cols), &bytes) ? 0 : bytes;
+}

@@ -1,0 +1,436 @@
+/* Rotation angles, rotation with the KV cache, and attention over it. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/elementary.h"
+#include "tests/kernels/kernel_test.h"
+
+enum { BLOCK = NJ_KV_BLOCK_TOKENS };
+
+/* A model's shape and a batch that holds every position of a few sequences, in mixed order. */
+struct scene {
+    int32_t heads, kv_heads, width;
+    enum nj_rope_kind kind;
+    enum nj_kv_type type;
+    int64_t half, positions, sequences; /* positions per sequence */
+    struct nj_token_batch batch;
+    int64_t all_blocks;
+    size_t cache_bytes;
+    int64_t block_stride_bytes;
+    float *q, *k, *v, *cos, *sin;
+};
+
+static struct nj_kv_layer cache_layer(const struct scene *scene, void *cache)
+{
+    return (struct nj_kv_layer){.type = scene->type,
+                                .base = cache,
+                                .block_stride_bytes = scene->block_stride_bytes,
+                                .kv_heads = scene->kv_heads,
+                                .head_width = scene->width};
+}
+
+/* Tokens in a shuffled order; block numbers scattered over a pool with gaps. */
+static void make_batch(struct nj_test_random *random, struct scene *scene)
+{
+    int64_t count = scene->positions * scene->sequences;
+    int64_t stride = (scene->positions + BLOCK - 1) / BLOCK;
+    int32_t *order = test_allocate((size_t)count * sizeof *order);
+    int32_t *position = test_allocate((size_t)count * sizeof *position);
+    int32_t *sequence = test_allocate((size_t)count * sizeof *sequence);
+    int32_t *blocks = test_allocate((size_t)(stride * scene->sequences) * sizeof *blocks);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t j = random_below(random, i + 1);
+        order[i] = order[j];
+        order[j] = (int32_t)i;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        position[i] = (int32_t)(order[i] % scene->positions);
+        sequence[i] = (int32_t)(order[i] / scene->positions);
+    }
+    scene->all_blocks = stride * scene->sequences + 3;
+    for (int64_t i = 0; i < stride * scene->sequences; i++)
+        blocks[i] = (int32_t)(scene->all_blocks - 1 - (i * 2 < scene->all_blocks ? i * 2 : 2 * i - scene->all_blocks));
+    scene->batch = (struct nj_token_batch){
+        .count = count, .position = position, .sequence = sequence, .blocks = blocks, .blocks_stride = stride};
+    free(order);
+}
+
+static void make_scene(struct nj_test_random *random, struct scene *scene)
+{
+    make_batch(random, scene);
+    int64_t count = scene->batch.count;
+    size_t element = scene->type == NJ_KV_F32 ? 4 : 2;
+    scene->block_stride_bytes = (int64_t)((size_t)scene->kv_heads * 2 * (size_t)scene->width * BLOCK * element) + 128;
+    scene->cache_bytes = (size_t)scene->all_blocks * (size_t)scene->block_stride_bytes;
+    scene->q = test_random_floats(random, count * scene->heads * scene->width, -2.0f, 2.0f);
+    scene->k = test_random_floats(random, count * scene->kv_heads * scene->width, -2.0f, 2.0f);
+    scene->v = test_random_floats(random, count * scene->kv_heads * scene->width, -2.0f, 2.0f);
+    scene->cos = test_random_floats(random, count * scene->half, -1.0f, 1.0f);
+    scene->sin = test_random_floats(random, count * scene->half, -1.0f, 1.0f);
+}
+
+static void free_scene(struct scene *scene)
+{
+    free((void *)scene->batch.position);
+    free((void *)scene->batch.sequence);
+    free((void *)scene->batch.blocks);
+    free(scene->q);
+    free(scene->k);
+    free(scene->v);
+    free(scene->cos);
+    free(scene->sin);
+}
+
+/* A cache full of NaN (0xffff as half, 0xffffffff as float): what was never written must not matter. */
+static void *make_cache(const struct scene *scene)
+{
+    void *cache = test_allocate(scene->cache_bytes);
+    memset(cache, 0xff, scene->cache_bytes);
+    return cache;
+}
+
+static void store(const struct scene *scene, const struct nj_cpu_kernels *kernels, int threads, float *q, void *cache)
+{
+    memcpy(q, scene->q, (size_t)(scene->batch.count * scene->heads * scene->width) * sizeof *q);
+    union nj_operation_args args = {.rope_store = {.batch = scene->batch,
+                                                   .kind = scene->kind,
+                                                   .half = scene->half,
+                                                   .cos = scene->cos,
+                                                   .sin = scene->sin,
+                                                   .heads = scene->heads,
+                                                   .q = q,
+                                                   .k = scene->k,
+                                                   .v = scene->v,
+                                                   .kv = cache_layer(scene, cache)}};
+    test_run(kernels, NJ_OP_ROPE_STORE, &args, threads);
+}
+
+static void attend(const struct scene *scene, const struct nj_cpu_kernels *kernels, int threads, const float *q,
+                   void *cache, float *out)
+{
+    union nj_operation_args args = {.attention = {.batch = scene->batch,
+                                                  .heads = scene->heads,
+                                                  .scale = 1.0f / sqrtf((float)scene->width),
+                                                  .q = q,
+                                                  .out = out,
+                                                  .kv = cache_layer(scene, cache)}};
+    test_run(kernels, NJ_OP_ATTENTION, &args, threads);
+}
+
+/* What the reference makes of a scene. */
+struct outcome {
+    const struct scene *scene;
+    float *q, *out;
+    void *cache;
+};
+
+static struct outcome make_outcome(const struct scene *scene, const struct nj_cpu_kernels *kernels, int threads)
+{
+    size_t bytes = (size_t)(scene->batch.count * scene->heads * scene->width) * sizeof(float);
+    struct outcome outcome = {
+        .scene = scene, .q = test_allocate(bytes), .out = test_allocate(bytes), .cache = make_cache(scene)};
+    store(scene, kernels, threads, outcome.q, outcome.cache);
+    attend(scene, kernels, threads, outcome.q, outcome.cache, outcome.out);
+    return outcome;
+}
+
+static void free_outcome(struct outcome *outcome)
+{
+    free(outcome->q);
+    free(outcome->out);
+    free(outcome->cache);
+}
+
+/* Equal bits, or both NaN (whose bits the contract leaves open). */
+static void assert_same_cache(const struct scene *scene, const void *got, const void *expected, const char *what)
+{
+    if (scene->type == NJ_KV_F32) {
+        assert_same_floats(got, expected, (int64_t)(scene->cache_bytes / sizeof(float)), what);
+        return;
+    }
+    const uint16_t *a = got, *b = expected;
+    for (size_t i = 0; i < scene->cache_bytes / sizeof *a; i++)
+        if (a[i] != b[i] && !((a[i] & 0x7fff) > 0x7c00 && (b[i] & 0x7fff) > 0x7c00))
+            fail_msg("%s: half %zu of the KV cache is %04x, not %04x", what, i, a[i], b[i]);
+}
+
+static void check_variant(const struct nj_cpu_kernels *kernels, int threads, void *context)
+{
+    const struct outcome *expected = context;
+    const struct scene *scene = expected->scene;
+    struct outcome got = make_outcome(scene, kernels, threads);
+    char what[128];
+    snprintf(what, sizeof what, "%s, %d threads, %d/%d heads of %d", kernels->name, threads, scene->heads,
+             scene->kv_heads, scene->width);
+    int64_t floats = scene->batch.count * scene->heads * scene->width;
+    assert_same_floats(got.q, expected->q, floats, what);
+    assert_same_cache(scene, got.cache, expected->cache, what);
+    assert_same_floats(got.out, expected->out, floats, what);
+    free_outcome(&got);
+}
+
+static void compare_scene(struct nj_test_random *random, struct scene scene)
+{
+    make_scene(random, &scene);
+    struct outcome expected = make_outcome(&scene, test_reference(), 1);
+    for (int64_t i = 0; i < scene.batch.count * scene.heads * scene.width; i++)
+        assert_true(isfinite(expected.out[i]));
+    test_each_variant(check_variant, &expected);
+    free_outcome(&expected);
+    free_scene(&scene);
+}
+
+static void every_shape(void **state)
+{
+    (void)state;
+    static const int32_t widths[] = {32, 64, 80, 128, 24, 20};
+    static const int32_t ratios[][2] = {{4, 4}, {6, 2}, {8, 2}, {7, 1}, {5, 1}, {1, 1}};
+    struct nj_test_random random = {1};
+    for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++)
+        for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++)
+            compare_scene(&random, (struct scene){.heads = ratios[r][0],
+                                                  .kv_heads = ratios[r][1],
+                                                  .width = widths[w],
+                                                  .half = widths[w] / 2,
+                                                  .kind = r % 2 != 0 ? NJ_ROPE_HALVES : NJ_ROPE_ADJACENT,
+                                                  .positions = 70,
+                                                  .sequences = 1});
+}
+
+static void every_position(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {2};
+    compare_scene(&random,
+                  (struct scene){.heads = 9, .kv_heads = 3, .width = 64, .half = 32, .positions = 201, .sequences = 2});
+}
+
+static void partial_rotation(void **state)
+{
+    (void)state;
+    static const int64_t halves[] = {0, 3, 4, 8, 15, 16, 32};
+    struct nj_test_random random = {3};
+    for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++)
+        for (int kind = NJ_ROPE_ADJACENT; kind <= NJ_ROPE_HALVES; kind++)
+            compare_scene(&random, (struct scene){.heads = 2,
+                                                  .kv_heads = 1,
+                                                  .width = 64,
+                                                  .half = halves[i],
+                                                  .kind = (enum nj_rope_kind)kind,
+                                                  .positions = 5,
+                                                  .sequences = 3});
+}
+
+static void float_cache(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {4};
+    compare_scene(
+        &random,
+        (struct scene){
+            .heads = 4, .kv_heads = 2, .width = 32, .half = 16, .type = NJ_KV_F32, .positions = 130, .sequences = 2});
+}
+
+/* The token of a position in sequence 0. */
+static int64_t find_token(const struct scene *scene, int32_t position)
+{
+    for (int64_t t = 0; t < scene->batch.count; t++)
+        if (scene->batch.position[t] == position && scene->batch.sequence[t] == 0)
+            return t;
+    return -1;
+}
+
+/* One element of the cache: `is_value` chooses between the two layouts. */
+static double cached(const struct scene *scene, const void *cache, int64_t position, int64_t kv_head, int64_t d,
+                     int is_value)
+{
+    int32_t block = scene->batch.blocks[position / BLOCK]; /* sequence 0 */
+    int64_t index = (kv_head * 2 + is_value) * scene->width * BLOCK;
+    index += is_value ? position % BLOCK * scene->width + d : d * BLOCK + position % BLOCK;
+    const char *base = (const char *)cache + block * scene->block_stride_bytes;
+    if (scene->type == NJ_KV_F32)
+        return (double)((const float *)base)[index];
+    return (double)elementary_float_from_half(((const uint16_t *)base)[index]);
+}
+
+static void check_rotated_keys(const struct scene *scene, const void *cache)
+{
+    for (int32_t position = 0; position < scene->positions; position++) {
+        int64_t t = find_token(scene, position);
+        for (int64_t i = 0; i < scene->half; i++) {
+            int64_t a = scene->kind == NJ_ROPE_ADJACENT ? 2 * i : i;
+            int64_t b = scene->kind == NJ_ROPE_ADJACENT ? 2 * i + 1 : i + scene->half;
+            const float *key = scene->k + t * scene->kv_heads * scene->width; /* KV head 0 */
+            double c = (double)scene->cos[t * scene->half + i], s = (double)scene->sin[t * scene->half + i];
+            double bound = scene->type == NJ_KV_F32 ? 1e-6 : 2e-3;
+            assert_true(fabs(cached(scene, cache, position, 0, a, 0) - (key[a] * c - key[b] * s)) <= bound);
+            assert_true(fabs(cached(scene, cache, position, 0, b, 0) - (key[a] * s + key[b] * c)) <= bound);
+        }
+    }
+}
+
+static void check_attention(const struct scene *scene, const struct outcome *outcome, int32_t position, int32_t head)
+{
+    int64_t kv_head = head / (scene->heads / scene->kv_heads);
+    int64_t row = (find_token(scene, position) * scene->heads + head) * scene->width;
+    double weight[512], largest = -1e300, total = 0;
+    for (int64_t j = 0; j <= position; j++) {
+        weight[j] = 0;
+        for (int64_t d = 0; d < scene->width; d++)
+            weight[j] += (double)outcome->q[row + d] * cached(scene, outcome->cache, j, kv_head, d, 0);
+        weight[j] /= sqrt(scene->width);
+        largest = weight[j] > largest ? weight[j] : largest;
+    }
+    for (int64_t j = 0; j <= position; j++)
+        total += weight[j] = exp(weight[j] - largest);
+    for (int64_t d = 0; d < scene->width; d++) {
+        double exact = 0;
+        for (int64_t j = 0; j <= position; j++)
+            exact += weight[j] / total * cached(scene, outcome->cache, j, kv_head, d, 1);
+        assert_true(fabs((double)outcome->out[row + d] - exact) <= 1e-5);
+    }
+}
+
+static void reference_is_accurate(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {5};
+    for (int type = NJ_KV_F16; type <= NJ_KV_F32; type++) {
+        struct scene scene = {.heads = 6,
+                              .kv_heads = 2,
+                              .width = 32,
+                              .half = 16,
+                              .kind = type == NJ_KV_F16 ? NJ_ROPE_ADJACENT : NJ_ROPE_HALVES,
+                              .type = (enum nj_kv_type)type,
+                              .positions = 201,
+                              .sequences = 2};
+        make_scene(&random, &scene);
+        struct outcome outcome = make_outcome(&scene, test_reference(), 1);
+        check_rotated_keys(&scene, outcome.cache);
+        for (int32_t position = 0; position <= 200; position += position < 5 || position > 60 ? 7 : 1)
+            for (int32_t head = 0; head < scene.heads; head++)
+                check_attention(&scene, &outcome, position, head);
+        free_outcome(&outcome);
+        free_scene(&scene);
+    }
+}
+
+/* A NaN or an infinity spoils its own head and the tokens that see it, nothing else, in every table. */
+static void poisoned_inputs(void **state)
+{
+    (void)state;
+    enum { WIDTH = 32, HEADS = 4, KV_HEADS = 2, POSITIONS = 140, BAD = 70 };
+    struct nj_test_random random = {6};
+    struct scene scene = {.heads = HEADS,
+                          .kv_heads = KV_HEADS,
+                          .width = WIDTH,
+                          .half = WIDTH / 2,
+                          .positions = POSITIONS,
+                          .sequences = 1};
+    make_scene(&random, &scene);
+    scene.v[find_token(&scene, BAD) * KV_HEADS * WIDTH + 3] = NAN;         /* value of KV head 0, dimension 3 */
+    scene.q[(find_token(&scene, 100) * HEADS + 3) * WIDTH + 5] = INFINITY; /* query head 3 */
+    scene.q[(find_token(&scene, 101) * HEADS + 2) * WIDTH + 5] = NAN;      /* query head 2 */
+    scene.k[(find_token(&scene, 120) * KV_HEADS + 1) * WIDTH + 9] = NAN;   /* key of KV head 1 */
+    struct outcome expected = make_outcome(&scene, test_reference(), 1);
+    for (int32_t position = 0; position < POSITIONS; position++) {
+        int64_t t = find_token(&scene, position);
+        for (int head = 0; head < HEADS; head++) {
+            for (int d = 0; d < WIDTH; d++) {
+                float got = expected.out[(t * HEADS + head) * WIDTH + d];
+                int sees_value = head < 2 && d == 3 && position >= BAD;
+                int own_query = (position == 100 && head == 3) || (position == 101 && head == 2);
+                int sees_key = head >= 2 && position >= 120;
+                if (isfinite(got) == (sees_value || own_query || sees_key))
+                    fail_msg("position %d head %d dimension %d: %g", position, head, d, (double)got);
+                if (own_query || sees_key || sees_value)
+                    assert_true(isnan(got));
+            }
+        }
+    }
+    test_each_variant(check_variant, &expected);
+    free_outcome(&expected);
+    free_scene(&scene);
+}
+
+/* Huge scores: the softmax saturates without overflow, also across blocks. Most values are zero, so that a
+ * probability that should be exactly zero shows if it is not. */
+static void large_scores(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {7};
+    struct scene scene = {.heads = 2, .kv_heads = 1, .width = 32, .half = 16, .positions = 150, .sequences = 1};
+    make_scene(&random, &scene);
+    for (int64_t i = 0; i < scene.batch.count * scene.heads * scene.width; i++)
+        scene.q[i] *= 1000.0f;
+    for (int64_t t = 0; t < scene.batch.count; t++)
+        if (scene.batch.position[t] % 7 != 0)
+            memset(scene.v + t * scene.width, 0, (size_t)scene.width * sizeof *scene.v);
+    struct outcome expected = make_outcome(&scene, test_reference(), 1);
+    for (int64_t i = 0; i < scene.batch.count * scene.heads * scene.width; i++)
+        assert_true(fabsf(expected.out[i]) <= 2.001f);
+    test_each_variant(check_variant, &expected);
+    free_outcome(&expected);
+    free_scene(&scene);
+}
+
+struct angles {
+    union nj_operation_args args;
+    const float *cos, *sin;
+};
+
+static void check_angles(const struct nj_cpu_kernels *kernels, int threads, void *context)
+{
+    const struct angles *angles = context;
+    union nj_operation_args args = angles->args;
+    int64_t floats = args.rope_angles.count * args.rope_angles.half;
+    args.rope_angles.cos = test_allocate((size_t)floats * sizeof(float));
+    args.rope_angles.sin = test_allocate((size_t)floats * sizeof(float));
+    test_run(kernels, NJ_OP_ROPE_ANGLES, &args, threads);
+    assert_same_floats(args.rope_angles.cos, angles->cos, floats, kernels->name);
+    assert_same_floats(args.rope_angles.sin, angles->sin, floats, kernels->name);
+    free(args.rope_angles.cos);
+    free(args.rope_angles.sin);
+}
+
+/* Against the C library in double: rounded to float, the two may differ by one unit in the last place. */
+static void rotation_angles(void **state)
+{
+    (void)state;
+    enum { COUNT = 7, HALF = 32 };
+    static const int32_t position[COUNT] = {0, 1, 2, 63, 64, 8191, 1048575};
+    double frequency[HALF];
+    for (int i = 0; i < HALF; i++)
+        frequency[i] = elementary_exp64(-2.0 * i / (2.0 * HALF) * elementary_log64(100000.0));
+    float cosines[COUNT * HALF], sines[COUNT * HALF];
+    struct angles angles = {.cos = cosines, .sin = sines};
+    angles.args.rope_angles = (struct nj_rope_angles_args){.position = position,
+                                                           .inverse_frequency = frequency,
+                                                           .count = COUNT,
+                                                           .half = HALF,
+                                                           .cos = cosines,
+                                                           .sin = sines};
+    test_run(test_reference(), NJ_OP_ROPE_ANGLES, &angles.args, 1);
+    for (int i = 0; i < COUNT * HALF; i++) {
+        double angle = position[i / HALF] * frequency[i % HALF];
+        assert_true(fabs((double)cosines[i] - cos(angle)) <= 0x1p-24);
+        assert_true(fabs((double)sines[i] - sin(angle)) <= 0x1p-24);
+    }
+    test_each_variant(check_angles, &angles);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_shape),  cmocka_unit_test(every_position),        cmocka_unit_test(partial_rotation),
+        cmocka_unit_test(float_cache),  cmocka_unit_test(reference_is_accurate), cmocka_unit_test(poisoned_inputs),
+        cmocka_unit_test(large_scores), cmocka_unit_test(rotation_angles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
