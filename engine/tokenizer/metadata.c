@@ -3,7 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "engine/tokenizer/utf8.h"
+#include "engine/base/utf8.h"
+
 
 #define KEY(name) "tokenizer.ggml." name
 

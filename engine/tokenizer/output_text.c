@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/tokenizer/utf8.h"
+#include "engine/base/utf8.h"
+
 
 struct buffer {
     char *bytes;

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/utf8.h"
 #include "engine/tokenizer/digest.h"
 #include "engine/tokenizer/metadata.h"
 #include "engine/tokenizer/pretokenizer.h"
-#include "engine/tokenizer/utf8.h"
 #include "engine/tokenizer/vocabulary.h"
 
 /* The working memory of one running call. Calls take one from the pool and put it back, so that there are as

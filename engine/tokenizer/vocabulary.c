@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "engine/base/checked.h"
+#include "engine/base/utf8.h"
 #include "engine/tokenizer/byte_level.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "engine/tokenizer/utf8.h"
 
 /* Control tokens that end an answer in the chat formats of published models. Files name one end token, often
  * the one of the base model, while the chat template ends its messages with another. */
