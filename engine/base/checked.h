@@ -5,8 +5,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-static inline bool checked_add(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_add_overflow(a, b, out); }
-static inline bool checked_mul(uint64_t a, uint64_t b, uint64_t *out) { return !__builtin_mul_overflow(a, b, out); }
+static inline bool checked_add(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool checked_mul(uint64_t a, uint64_t b, uint64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
 
 /* Rounds up to a multiple of `unit` (> 0). */
 static inline bool checked_round_up(uint64_t a, uint64_t unit, uint64_t *out)

@@ -32,8 +32,7 @@ struct nj_error {
 /* Fills the error (if not NULL) without a place and returns -1, so that callers can `return error_set(...)`.
  * Control characters become spaces, and a message that is too long is cut at a whole character. An argument
  * may be the error's own earlier message. */
-int error_set(struct nj_error *error, enum nj_code code, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+int error_set(struct nj_error *error, enum nj_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Adds where it happened; keeps an earlier, more precise place (all of it, if that is in another file).
  * Returns -1. */

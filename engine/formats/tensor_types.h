@@ -24,7 +24,7 @@ struct nj_tensor_type {
     void (*dequantize_row)(const void *row, int64_t cols, float *out);
 };
 
-const struct nj_tensor_type *tensor_type_at(size_t index); /* NULL past the end */
+const struct nj_tensor_type *tensor_type_at(size_t index);        /* NULL past the end */
 const struct nj_tensor_type *tensor_type_by_gguf_id(uint32_t id); /* NULL: not read */
 
 /* Bytes of a row of `cols` elements; 0 if cols is not a multiple of the block or the size overflows. */

@@ -5,7 +5,6 @@
 
 #include "engine/base/utf8.h"
 
-
 #define KEY(name) "tokenizer.ggml." name
 
 static int refuse_missing(const char *key, struct nj_error *error)

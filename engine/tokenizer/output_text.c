@@ -5,7 +5,6 @@
 
 #include "engine/base/utf8.h"
 
-
 struct buffer {
     char *bytes;
     size_t length, capacity;
