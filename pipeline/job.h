@@ -21,11 +21,12 @@ struct nj_job_options {
     int64_t job_time; /* seconds since the epoch, for every timestamp in the output; -1: now, stored */
 
     /* Free to change from run to run. */
-    int threads;                /* 0: what affinity and the cgroup's quota allow */
-    int32_t token_budget;       /* 0: default */
-    uint64_t kv_memory_bytes;   /* 0: default */
-    const char *kernels;        /* NULL: auto */
+    int threads;              /* 0: what affinity and the cgroup's quota allow */
+    int32_t token_budget;     /* 0: default */
+    uint64_t kv_memory_bytes; /* 0: default */
+    const char *kernels;      /* NULL: auto */
     const char *cache_directory;
+    const char *slurm_job_id; /* named in the lock and in runs.jsonl; NULL: none. Not read back by resume */
 };
 
 enum nj_job_phase { NJ_PHASE_INDEX, NJ_PHASE_LOAD, NJ_PHASE_COMPUTE, NJ_PHASE_DONE };
@@ -33,11 +34,11 @@ enum nj_job_phase { NJ_PHASE_INDEX, NJ_PHASE_LOAD, NJ_PHASE_COMPUTE, NJ_PHASE_DO
 /* What a progress line and status.json show. Work is predicted in tokens. */
 struct nj_job_progress {
     enum nj_job_phase phase;
-    uint64_t requests, requests_done, requests_failed; /* bad lines count as requests and as failed */
-    double work_total, work_done;   /* predicted tokens (weighted), this run and earlier ones */
-    double tokens_per_second;       /* over the last minute or so */
-    double elapsed_seconds;         /* of this run */
-    double least_left_seconds, most_left_seconds; /* negative: unknown yet */
+    uint64_t requests, requests_done, requests_failed; /* done: with a record, failed ones too; bad lines are failed */
+    double work_total, work_done;                      /* predicted tokens (weighted), this run and earlier ones */
+    double tokens_per_second;                          /* over the last minute or so */
+    double elapsed_seconds;                            /* of this run */
+    double least_left_seconds, most_left_seconds;      /* negative: unknown yet */
     int32_t in_flight;
     uint64_t sweeps;
 };

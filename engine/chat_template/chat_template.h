@@ -19,11 +19,11 @@ void chat_template_destroy(struct nj_chat_template *chat);
 
 /* What a rendering sees. */
 struct nj_chat_input {
-    json_t *messages;           /* array of objects, borrowed */
-    json_t *variables;          /* object of further variables (chat_template_kwargs), borrowed; may be NULL */
-    bool add_generation_prompt; /* true for generation */
+    json_t *messages;                  /* array of objects, borrowed */
+    json_t *variables;                 /* object of further variables (chat_template_kwargs), borrowed; may be NULL */
+    bool add_generation_prompt;        /* true for generation */
     const char *bos_token, *eos_token; /* text; "" if none */
-    int64_t now;                /* seconds since the epoch, for strftime_now (UTC) */
+    int64_t now;                       /* seconds since the epoch, for strftime_now (UTC) */
 };
 
 /* A rendered prompt. is_template[i] is 1 where byte i was written by the template (its literal text and

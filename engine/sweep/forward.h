@@ -9,15 +9,15 @@
 enum { NJ_HEAD_ROWS = 64 };
 
 struct nj_forward_options {
-    int32_t token_budget;     /* tokens of a sweep at most */
-    int32_t sequences;        /* sequences in a sweep at most */
+    int32_t token_budget; /* tokens of a sweep at most */
+    int32_t sequences;    /* sequences in a sweep at most */
     int64_t blocks_per_sequence;
-    int float_path;           /* test-only: float32 activations everywhere (needs the reference kernels) */
+    int float_path; /* test-only: float32 activations everywhere (needs the reference kernels) */
 };
 
 struct nj_forward;
 
-/* Bytes of activations and staging that forward_create will take for these options. */
+/* Bytes of the one buffer for activations and batch that forward_create takes for these options. */
 uint64_t forward_bytes(const struct nj_hyperparameters *shape, const struct nj_forward_options *options);
 struct nj_forward *forward_create(const struct nj_model *model, struct nj_device *device, struct nj_kv_cache *cache,
                                   const struct nj_forward_options *options, struct nj_error *error);

@@ -12,6 +12,9 @@ struct nj_kv_cache;
 uint64_t kv_block_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type);
 int64_t kv_blocks_for_tokens(int64_t tokens);
 
+/* Bytes that kv_cache_create takes: the pool and the list of free blocks. */
+uint64_t kv_cache_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type, int64_t blocks);
+
 /* A pool of `blocks` blocks in one buffer of the device; memory is touched only when a block is used. */
 struct nj_kv_cache *kv_cache_create(struct nj_device *device, const struct nj_hyperparameters *shape,
                                     enum nj_kv_type type, int64_t blocks, struct nj_error *error);

@@ -2,8 +2,11 @@
  *
  * Each sweep takes decode rows first, then prefill chunks, oldest sequence first, up to the token budget;
  * new sequences are admitted at the start of a sweep. KV blocks are allocated on demand; when none is left
- * the youngest sequence is preempted (its blocks are freed, its tokens kept, its KV recomputed later). The
- * oldest sequence always fits, so there is no deadlock. */
+ * the youngest sequence is preempted (its blocks are freed, its tokens kept, its KV recomputed later; it comes
+ * back before new ones come in). The oldest sequence always fits, so there is no deadlock.
+ *
+ * All memory is taken at creation, the answers' texts apart; one thread uses a scheduler at a time, `cancel`
+ * may be set from anywhere. The model, the device and the options' cancel outlive the scheduler. */
 #ifndef NJ_ENGINE_SWEEP_SCHEDULER_H
 #define NJ_ENGINE_SWEEP_SCHEDULER_H
 
@@ -15,9 +18,9 @@
 struct nj_sequence_request {
     uint64_t tag; /* the caller's name for it */
     const int32_t *prompt;
-    int32_t prompt_count; /* >= 1 */
+    int32_t prompt_count;     /* >= 1 */
     const int32_t *generated; /* tokens so far, from a checkpoint */
-    int32_t generated_count;  /* < max_new_tokens */
+    int32_t generated_count;  /* <= max_new_tokens; what is complete already is finished without computing */
     int32_t max_new_tokens;   /* >= 1; prompt_count + max_new_tokens <= longest_sequence */
     struct nj_sampling sampling;
     const struct nj_text *stop;
@@ -38,9 +41,9 @@ struct nj_sequence_result {
 /* Counted since scheduler_create. */
 struct nj_scheduler_counts {
     uint64_t sweeps, mixed_sweeps /* prefill and decode in one */, abandoned_sweeps;
-    uint64_t prefill_tokens;   /* positions computed for the first time in this process, prompt or checkpoint */
-    uint64_t decode_tokens;    /* new tokens chosen */
-    uint64_t recomputed_tokens;/* positions computed again after a preemption */
+    uint64_t prefill_tokens;    /* positions computed for the first time in this process, prompt or checkpoint */
+    uint64_t decode_tokens;     /* new tokens chosen */
+    uint64_t recomputed_tokens; /* positions computed again after a preemption */
     uint64_t preemptions;
     uint64_t finished;
     int32_t in_flight; /* sequences now admitted, preempted ones included */
@@ -61,7 +64,7 @@ struct nj_scheduler_options {
     int32_t token_budget;     /* >= 1 */
     int64_t kv_blocks;        /* >= scheduler_least_blocks(longest_sequence) */
     int32_t longest_sequence; /* prompt + new tokens of the longest request of the job */
-    int32_t most_sequences;   /* in flight at once; at most token_budget are used */
+    int32_t most_sequences;   /* in flight at once; at most token_budget and at most kv_blocks are used */
     enum nj_kv_type kv_type;
     int float_path;           /* test-only */
     const atomic_int *cancel; /* abandons the running sweep when non-zero; may be NULL */
@@ -70,7 +73,8 @@ struct nj_scheduler_options {
 struct nj_scheduler;
 
 int64_t scheduler_least_blocks(int32_t longest_sequence);
-/* Bytes that scheduler_create takes, the KV pool included. */
+/* Bytes that scheduler_create takes, the KV pool included; a few KiB of handles and of launch queue come on top,
+ * and the answers' texts as they grow. */
 uint64_t scheduler_bytes(const struct nj_hyperparameters *shape, const struct nj_scheduler_options *options);
 
 struct nj_scheduler *scheduler_create(const struct nj_model *model, struct nj_device *device,
@@ -84,7 +88,8 @@ int scheduler_run(struct nj_scheduler *scheduler, struct nj_error *error);
 
 struct nj_scheduler_counts scheduler_counts(const struct nj_scheduler *scheduler);
 
-/* Every sequence in flight, oldest first: its tokens so far, for the checkpoint. */
+/* Every sequence in flight, oldest first: its tokens so far, for the checkpoint. Among them is the one that has
+ * been taken from `next` and waits for room, with the tokens that it came with. */
 typedef int (*nj_sequence_visitor)(void *context, uint64_t tag, const int32_t *generated, int32_t generated_count,
                                    struct nj_error *error);
 int scheduler_visit(const struct nj_scheduler *scheduler, nj_sequence_visitor visit, void *context,

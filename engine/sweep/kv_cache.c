@@ -1,0 +1,112 @@
+#include "engine/sweep/kv_cache.h"
+
+#include <stdlib.h>
+
+struct nj_kv_cache {
+    struct nj_buffer *pool;
+    enum nj_kv_type type;
+    int32_t kv_heads, head_width;
+    uint64_t layer_bytes, block_bytes;
+    int64_t total, free;
+    int32_t free_block[]; /* a stack: the next block taken is free_block[free - 1] */
+};
+
+static uint64_t element_bytes(enum nj_kv_type type)
+{
+    return type == NJ_KV_F16 ? 2 : 4;
+}
+
+/* One layer's part of a block: for each KV head, transposed keys [head_width][64] and values [64][head_width]. */
+static uint64_t layer_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type)
+{
+    return 2 * (uint64_t)NJ_KV_BLOCK_TOKENS * (uint64_t)shape->kv_heads * (uint64_t)shape->head_width *
+           element_bytes(type);
+}
+
+uint64_t kv_block_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type)
+{
+    return (uint64_t)shape->layers * layer_bytes(shape, type);
+}
+
+int64_t kv_blocks_for_tokens(int64_t tokens)
+{
+    return (tokens + NJ_KV_BLOCK_TOKENS - 1) / NJ_KV_BLOCK_TOKENS;
+}
+
+static uint64_t list_bytes(int64_t blocks)
+{
+    return sizeof(struct nj_kv_cache) + (uint64_t)blocks * sizeof(int32_t);
+}
+
+uint64_t kv_cache_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type, int64_t blocks)
+{
+    return list_bytes(blocks) + (uint64_t)blocks * kv_block_bytes(shape, type);
+}
+
+struct nj_kv_cache *kv_cache_create(struct nj_device *device, const struct nj_hyperparameters *shape,
+                                    enum nj_kv_type type, int64_t blocks, struct nj_error *error)
+{
+    uint64_t block_bytes = kv_block_bytes(shape, type);
+    if (blocks < 1 || blocks > INT32_MAX || (uint64_t)blocks > SIZE_MAX / 2 / block_bytes) {
+        error_set(error, NJ_DOES_NOT_FIT, "a KV cache of %lld blocks is not possible", (long long)blocks);
+        return NULL;
+    }
+    struct nj_kv_cache *cache = malloc(list_bytes(blocks));
+    struct nj_buffer *pool = buffer_create(device, (uint64_t)blocks * block_bytes);
+    if (cache == NULL || pool == NULL) {
+        error_set(error, NJ_DOES_NOT_FIT, "no memory for a KV cache of %llu bytes; use a smaller --kv-memory",
+                  (unsigned long long)kv_cache_bytes(shape, type, blocks));
+        buffer_destroy(pool);
+        free(cache);
+        return NULL;
+    }
+    *cache = (struct nj_kv_cache){.pool = pool,
+                                  .type = type,
+                                  .kv_heads = shape->kv_heads,
+                                  .head_width = shape->head_width,
+                                  .layer_bytes = layer_bytes(shape, type),
+                                  .block_bytes = block_bytes,
+                                  .total = blocks,
+                                  .free = blocks};
+    for (int64_t i = 0; i < blocks; i++)
+        cache->free_block[i] = (int32_t)(blocks - 1 - i);
+    return cache;
+}
+
+void kv_cache_destroy(struct nj_kv_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    buffer_destroy(cache->pool);
+    free(cache);
+}
+
+int64_t kv_cache_free_blocks(const struct nj_kv_cache *cache)
+{
+    return cache->free;
+}
+
+int64_t kv_cache_total_blocks(const struct nj_kv_cache *cache)
+{
+    return cache->total;
+}
+
+int32_t kv_cache_take(struct nj_kv_cache *cache)
+{
+    return cache->free == 0 ? -1 : cache->free_block[--cache->free];
+}
+
+void kv_cache_give_back(struct nj_kv_cache *cache, int32_t block)
+{
+    cache->free_block[cache->free++] = block;
+}
+
+struct nj_kv_layer kv_cache_layer(const struct nj_kv_cache *cache, int layer)
+{
+    char *base = buffer_address(cache->pool);
+    return (struct nj_kv_layer){.type = cache->type,
+                                .base = base + (uint64_t)layer * cache->layer_bytes,
+                                .block_stride_bytes = (int64_t)cache->block_bytes,
+                                .kv_heads = cache->kv_heads,
+                                .head_width = cache->head_width};
+}

@@ -1,0 +1,33 @@
+/* The commands. Each returns the process's exit code. */
+#ifndef NJ_JOBS_COMMANDS_H
+#define NJ_JOBS_COMMANDS_H
+
+#include "jobs/console.h"
+#include "jobs/environment.h"
+#include "jobs/options.h"
+#include "pipeline/job.h"
+
+struct nj_context {
+    const char *program; /* as it was called, for commands that messages suggest */
+    struct nj_environment environment;
+    struct nj_console console;
+};
+
+int command_run(struct nj_context *context, const struct nj_arguments *arguments);
+int command_resume(struct nj_context *context, const struct nj_arguments *arguments);
+int command_status(struct nj_context *context, const struct nj_arguments *arguments);
+int command_export(struct nj_context *context, const struct nj_arguments *arguments);
+
+/* What run and resume share: runs the job until it ends or a signal stops it, and tells how it goes. */
+int job_command_run(struct nj_context *context, const struct nj_job_options *options, bool is_quiet);
+
+/* Lays what the command line says about a run over `options`: what may change from one run to the next. */
+void job_command_apply(const struct nj_arguments *arguments, struct nj_job_options *options);
+
+/* NJ_BAD_USAGE unless there is exactly one operand, the job's directory. */
+int command_need_directory(const struct nj_arguments *arguments, const char **out, struct nj_error *error);
+
+/* Flushes standard output: 0, or the exit code after a message if that fails (a full disk, a closed pipe). */
+int command_finish_output(struct nj_context *context);
+
+#endif

@@ -1,0 +1,386 @@
+/* The first part of a job: read the input, find out what is done already, write the records of bad lines. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/job_state.h"
+#include "pipeline/output.h"
+
+enum { EXAMPLES_MOST = 3, ID_HASH_BITS = 64, STOP_ENTRIES = 64, RECORD_BYTES_GUESS = 256, TOKEN_BYTES_GUESS = 6 };
+
+static void forward_notice(void *context, const char *line)
+{
+    job_say(context, "%s", line);
+}
+
+static void report_lines(void *context, uint64_t lines)
+{
+    struct nj_job *job = context;
+    job->progress.requests = lines;
+    job_report(job);
+}
+
+/* What the last index has that this input lacks. */
+struct comparison {
+    uint64_t same, changed, removed;
+    char examples[400];
+    int example_count;
+};
+
+static void add_example(struct comparison *comparison, const char *label, const struct nj_index_record *record,
+                        bool changed)
+{
+    if (comparison->example_count++ >= EXAMPLES_MOST)
+        return;
+    size_t length = strlen(comparison->examples);
+    snprintf(comparison->examples + length, sizeof comparison->examples - length, "%s%.100s:%" PRIu64 " %s",
+             length > 0 ? ", " : "", label, record->line, changed ? "changed" : "removed");
+}
+
+/* An old request is the same if its id is there with the same digest. */
+static void compare_record(const struct nj_job *job, const struct nj_index_reader *old,
+                           const struct nj_index_record *record, struct comparison *comparison)
+{
+    uint64_t cursor = 0;
+    bool id_found = false;
+    int64_t position;
+    while ((position = index_find(job->index, record->id_hash.low, &cursor)) != NJ_INDEX_NONE) {
+        id_found = true;
+        if (index_at(job->index, (uint32_t)position)->digest == record->digest.low) {
+            comparison->same++;
+            return;
+        }
+    }
+    comparison->changed += id_found;
+    comparison->removed += !id_found;
+    add_example(comparison, index_reader_label(old, record->file), record, id_found);
+}
+
+/* Bad lines may be repaired or removed freely: nothing was computed for them. */
+static int compare_records(const struct nj_job *job, struct nj_index_reader *old, struct nj_error *error)
+{
+    struct comparison comparison = {0};
+    struct nj_index_record record;
+    int got;
+    while ((got = index_reader_next(old, &record, error)) > 0) {
+        if (record.kind == NJ_ENTRY_REQUEST)
+            compare_record(job, old, &record, &comparison);
+    }
+    if (got < 0)
+        return -1;
+    if (comparison.changed + comparison.removed > 0)
+        return error_set(error, NJ_BAD_DATA,
+                         "the input is not the one this job began with: %" PRIu64 " requests changed, %" PRIu64
+                         " removed (%s); restore them, or begin another job in another output directory",
+                         comparison.changed, comparison.removed, comparison.examples);
+    uint64_t added = job->totals.requests - job->totals.bad - comparison.same;
+    if (added > 0)
+        job_say(job, "%" PRIu64 " requests are new in the input", added);
+    return 0;
+}
+
+static int compare_with_last(const struct nj_job *job, const char *path, struct nj_error *error)
+{
+    struct nj_error reading = {0};
+    struct nj_index_reader *old = index_reader_open(path, &job->file.job_digest, &reading);
+    if (old == NULL && reading.code == NJ_BAD_DATA)
+        job_say(job, "warning: %s: %s", path, reading.message);
+    if (old == NULL && reading.code != NJ_BAD_DATA && reading.code != NJ_NO_INPUT) {
+        *error = reading;
+        return -1;
+    }
+    if (old == NULL)
+        return 0;
+    int result = compare_records(job, old, error);
+    index_reader_close(old);
+    return result;
+}
+
+static int build_index(struct nj_job *job, struct nj_error *error)
+{
+    char *path = output_path(job->directory, "index.bin", error);
+    if (path == NULL)
+        return -1;
+    struct nj_index_writer *writer = index_writer_create(path, job->file.job_digest, error);
+    job->index = index_create(ID_HASH_BITS);
+    struct nj_index_build build = {.examiner = &job->examiner,
+                                   .index = job->index,
+                                   .writer = writer,
+                                   .strict = job->options->strict,
+                                   .notice = forward_notice,
+                                   .notice_context = job,
+                                   .progress = report_lines,
+                                   .progress_context = job,
+                                   .stop = job->stop};
+    int result = -1;
+    if (writer != NULL && job->index == NULL)
+        error_set(error, NJ_INTERNAL, "out of memory");
+    else if (writer != NULL && index_build(&build, &job->totals, error) == 0 &&
+             compare_with_last(job, path, error) == 0)
+        result = index_writer_commit(writer, job->input, error);
+    index_writer_destroy(writer);
+    free(path);
+    return result;
+}
+
+/* Whether the entry's line, read again, gives the id that has this hash. -1: error. */
+static int entry_has_hash(struct nj_job *job, const struct nj_index_entry *entry, struct nj_digest id_hash,
+                          struct nj_error *error)
+{
+    struct nj_line line;
+    struct nj_request request;
+    struct nj_problem problem;
+    if (examine_read_again(&job->examiner, entry, &line, error) != 0)
+        return -1;
+    request_parse(line.text, line.length, &request, &problem);
+    char *id = examine_entry_id(&job->examiner, job->index, entry, &request);
+    request_free(&request);
+    if (id == NULL)
+        return error_set(error, NJ_INTERNAL, "out of memory");
+    int same = digest_equal(digest_of(id, strlen(id)), id_hash);
+    free(id);
+    return same;
+}
+
+/* The entry with this id and digest: 1, 0 if there is none. Where the halves kept in memory fit several entries,
+ * their lines decide. */
+static int find_entry(struct nj_job *job, struct nj_digest id_hash, struct nj_digest digest, uint32_t *position,
+                      struct nj_error *error)
+{
+    uint64_t cursor = 0;
+    uint32_t matches = 0;
+    int64_t found;
+    while ((found = index_find(job->index, id_hash.low, &cursor)) != NJ_INDEX_NONE) {
+        if (index_at(job->index, (uint32_t)found)->digest != digest.low)
+            continue;
+        if (matches++ == 0)
+            *position = (uint32_t)found;
+    }
+    if (matches <= 1)
+        return (int)matches;
+    cursor = 0;
+    while ((found = index_find(job->index, id_hash.low, &cursor)) != NJ_INDEX_NONE) {
+        const struct nj_index_entry *entry = index_at(job->index, (uint32_t)found);
+        int same = entry->digest == digest.low ? entry_has_hash(job, entry, id_hash, error) : 0;
+        *position = (uint32_t)found;
+        if (same != 0)
+            return same;
+    }
+    return 0;
+}
+
+struct log_visit {
+    struct nj_job *job;
+    bool failed; /* the log holds errors */
+};
+
+static int note_record(void *context, const char *line, size_t length, uint64_t offset, struct nj_error *error)
+{
+    struct log_visit *visit = context;
+    struct nj_job *job = visit->job;
+    struct nj_record_key key;
+    uint32_t position;
+    (void)offset;
+    if (record_read_key(line, length, &key) != 0)
+        return 0;
+    int found = find_entry(job, key.id_hash, key.digest, &position, error);
+    if (found <= 0) {
+        job->strays += found == 0 && !visit->failed;
+        return found;
+    }
+    struct nj_index_entry *entry = index_at(job->index, position);
+    unsigned attempts = key.attempt > 63 ? 63 : key.attempt;
+    if (attempts > entry->attempts)
+        entry->attempts = attempts & 63;
+    if (!entry->done)
+        job_count_done(job, entry, key.new_tokens, visit->failed, false);
+    return 0;
+}
+
+static struct nj_record_log *open_log(struct nj_job *job, const char *name, const struct nj_log_mark *committed,
+                                      bool failed, struct nj_error *error)
+{
+    struct log_visit visit = {.job = job, .failed = failed};
+    struct nj_log_options options = {.directory = job->directory,
+                                     .name = name,
+                                     .committed = committed,
+                                     .visit = note_record,
+                                     .visit_context = &visit,
+                                     .notice = forward_notice,
+                                     .notice_context = job};
+    return record_log_open(&options, error);
+}
+
+/* Results come first: a request that failed once and was answered later is answered. */
+static int read_logs(struct nj_job *job, bool has_checkpoint, struct nj_error *error)
+{
+    const struct nj_checkpoint *checkpoint = &job->checkpoint;
+    struct nj_record_log *results =
+        open_log(job, "results", has_checkpoint ? &checkpoint->results : NULL, false, error);
+    if (results == NULL)
+        return -1;
+    struct nj_record_log *errors = open_log(job, "errors", has_checkpoint ? &checkpoint->errors : NULL, true, error);
+    if (errors == NULL) {
+        record_log_close(results);
+        return -1;
+    }
+    job->results = results;
+    job->errors = errors;
+    if (job->strays > 0)
+        job_say(job, "%" PRIu64 " records in results.jsonl belong to no line of the present input", job->strays);
+    return 0;
+}
+
+/* 1 read, 0 none or unusable (which is said), -1 error. */
+static int read_checkpoint(struct nj_job *job, struct nj_error *error)
+{
+    char *path = output_path(job->directory, "inflight.ckpt", error);
+    if (path == NULL)
+        return -1;
+    struct nj_error reading = {0};
+    int found = checkpoint_read(path, job->file.job_digest, &job->checkpoint, &reading);
+    if (found < 0 && reading.code == NJ_BAD_DATA) {
+        job_say(job, "warning: %s: %s; requests that were in flight begin anew", path, reading.message);
+        found = 0;
+    } else if (found < 0) {
+        *error = reading;
+    }
+    free(path);
+    return found;
+}
+
+/* Finds the entries of the checkpoint's sequences; those that have a record since are left out. */
+static int match_checkpoint(struct nj_job *job, struct nj_error *error)
+{
+    const struct nj_checkpoint *checkpoint = &job->checkpoint;
+    job->resumptions = calloc(checkpoint->count + 1, sizeof *job->resumptions);
+    if (job->resumptions == NULL)
+        return error_set(error, NJ_INTERNAL, "out of memory");
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const struct nj_checkpoint_sequence *sequence = &checkpoint->sequences[i];
+        uint32_t position;
+        int found = find_entry(job, sequence->id_hash, sequence->digest, &position, error);
+        if (found < 0)
+            return -1;
+        struct nj_index_entry *entry = found ? index_at(job->index, position) : NULL;
+        if (entry == NULL || entry->kind != NJ_ENTRY_REQUEST || entry->done || entry->resumed)
+            continue;
+        entry->resumed = 1;
+        job->resumptions[job->resumption_count++] = (struct nj_resumption){.position = position, .sequence = sequence};
+    }
+    return 0;
+}
+
+static int describe_bad_line(struct nj_job *job, const struct nj_index_entry *entry, const struct nj_line *line,
+                             struct nj_examined *examined, const char *id, struct nj_error *error)
+{
+    if (examined->digest.low != entry->digest) {
+        error_set(error, NJ_BAD_DATA, "the input has changed while the job runs");
+        return error_at(error, input_file_at(job->input, line->file)->path, (int64_t)line->number, -1);
+    }
+    if (entry->kind == NJ_ENTRY_DUPLICATE) {
+        char *own = examined->request.id != NULL ? strndup(examined->request.id, examined->request.id_length)
+                                                 : examine_make_id(&job->examiner, line->file, line->number, 1);
+        int result = own == NULL
+                         ? error_set(error, NJ_INTERNAL, "out of memory")
+                         : index_describe_duplicate(&job->examiner, job->index, own, entry, &examined->problem, error);
+        free(own);
+        if (result != 0)
+            return -1;
+    }
+    struct nj_record_subject subject = {
+        .id = id, .shape = examined->request.shape, .digest = examined->digest, .attempt = entry->attempts + 1u};
+    struct nj_record_place place = {.file = input_file_at(job->input, line->file)->label,
+                                    .line = line->number,
+                                    .byte = line->offset +
+                                            (examined->problem.byte > 0 ? (uint64_t)examined->problem.byte : 0)};
+    char *record = record_make_error(&job->record_context, &subject, &examined->problem, &place, error);
+    int result = record == NULL ? -1 : record_log_append(job->errors, record, error);
+    free(record);
+    return result;
+}
+
+static int write_bad_line(struct nj_job *job, struct nj_index_entry *entry, struct nj_error *error)
+{
+    struct nj_line line;
+    struct nj_examined examined = {0};
+    if (examine_read_again(&job->examiner, entry, &line, error) != 0)
+        return -1;
+    /* Describing a duplicate reads another line into the same buffer: the text is not used after this. */
+    int result = examine_line(&job->examiner, &line, &examined, error);
+    char *id = result == 0 ? examine_entry_id(&job->examiner, job->index, entry, &examined.request) : NULL;
+    if (result == 0 && id == NULL)
+        result = error_set(error, NJ_INTERNAL, "out of memory");
+    if (result == 0)
+        result = describe_bad_line(job, entry, &line, &examined, id, error);
+    if (result == 0)
+        job_count_done(job, entry, 0, true, true);
+    free(id);
+    examined_free(&examined);
+    return result;
+}
+
+static int write_bad_lines(struct nj_job *job, struct nj_error *error)
+{
+    for (uint32_t i = 0; i < index_count(job->index); i++) {
+        struct nj_index_entry *entry = index_at(job->index, i);
+        if (entry->kind == NJ_ENTRY_REQUEST || entry->done)
+            continue;
+        if (write_bad_line(job, entry, error) != 0)
+            return -1;
+        if (job->counts.finished % STOP_ENTRIES == 0) {
+            if (job_must_stop(job))
+                return error_set(error, NJ_INTERRUPTED, "interrupted");
+            job_report(job);
+            if (job_save_some(job, error) != 0)
+                return -1;
+        }
+    }
+    return record_log_sync(job->errors, error);
+}
+
+static int check_some_good(const struct nj_job *job, struct nj_error *error)
+{
+    const struct nj_index_totals *totals = &job->totals;
+    if (totals->requests == 0) {
+        job_say(job, "warning: the input holds no requests");
+        return 0;
+    }
+    if (totals->bad < totals->requests)
+        return 0;
+    error_set(error, NJ_BAD_DATA, "every line of the input is bad (%" PRIu64 "; see errors.jsonl); the first: %s",
+              totals->bad, totals->first_bad.message);
+    return error_at(error, totals->first_bad.file, totals->first_bad.line, totals->first_bad.byte);
+}
+
+/* Refuses only what cannot go well; a disk that long answers could fill is worth a word. */
+static int check_space(const struct nj_job *job, struct nj_error *error)
+{
+    uint64_t left = job->totals.requests - job->progress.requests_done, free_bytes;
+    uint64_t least = left * RECORD_BYTES_GUESS;
+    if (output_check_space(job->directory, least, &free_bytes, error) != 0)
+        return -1;
+    uint64_t most = least + TOKEN_BYTES_GUESS * (job->estimate.most_new_tokens - job->estimate.done_most_new_tokens);
+    if (most > free_bytes)
+        job_say(job, "warning: long answers could take %" PRIu64 " MiB, and %" PRIu64 " MiB of disk space are free",
+                most >> 20, free_bytes >> 20);
+    return 0;
+}
+
+int job_read_input(struct nj_job *job, struct nj_error *error)
+{
+    job->progress.phase = NJ_PHASE_INDEX;
+    job->status_seconds = job->synced_seconds = job->checkpoint_seconds = job_clock();
+    if (job_write_status(job, "running", NJ_OK, error) != 0 || build_index(job, error) != 0)
+        return -1;
+    job->progress.requests = job->totals.requests;
+    job->estimate.prompt_tokens = job->totals.prompt_tokens;
+    job->estimate.most_new_tokens = job->totals.most_new_tokens;
+    int has_checkpoint = read_checkpoint(job, error);
+    if (has_checkpoint < 0 || read_logs(job, has_checkpoint > 0, error) != 0 || match_checkpoint(job, error) != 0 ||
+        write_bad_lines(job, error) != 0 || check_some_good(job, error) != 0 || check_space(job, error) != 0)
+        return -1;
+    index_drop_table(job->index);
+    return order_make(job->index, &job->order, error);
+}

@@ -1,0 +1,99 @@
+/* A job while it runs: what its files share. Internal to pipeline/. */
+#ifndef NJ_PIPELINE_JOB_STATE_H
+#define NJ_PIPELINE_JOB_STATE_H
+
+#include "engine/sweep/scheduler.h"
+#include "pipeline/checkpoint.h"
+#include "pipeline/estimate.h"
+#include "pipeline/examine.h"
+#include "pipeline/index_build.h"
+#include "pipeline/job_file.h"
+#include "pipeline/lock.h"
+#include "pipeline/order.h"
+#include "pipeline/record.h"
+#include "pipeline/status_file.h"
+
+/* A request that the scheduler holds: what its record needs. */
+struct nj_flight {
+    uint32_t position; /* of its index entry; also the scheduler's tag */
+    char *id;
+    enum nj_shape shape;
+    struct nj_digest id_hash, digest;
+};
+
+/* A sequence of the checkpoint and the index entry it belongs to. */
+struct nj_resumption {
+    uint32_t position;
+    const struct nj_checkpoint_sequence *sequence;
+};
+
+struct nj_job {
+    const struct nj_job_options *options; /* the caller's */
+    const struct nj_job_callbacks *callbacks;
+    const atomic_int *stop;
+    double start_seconds; /* monotonic */
+
+    char *directory;
+    struct nj_lock *lock;
+    struct nj_job_file file;   /* what this run wants; its strings live as long as the job */
+    struct nj_job_file stored; /* job.json as it was found */
+    char *model_name, *model_path;
+    char **inputs; /* absolute paths of the arguments */
+
+    struct nj_input *input;
+    struct nj_model *model;
+    struct nj_examiner examiner;
+    struct nj_index *index;
+    struct nj_index_totals totals;
+    struct nj_order order;
+
+    struct nj_record_log *results, *errors, *runs;
+    struct nj_record_context record_context;
+    struct nj_checkpoint checkpoint; /* as found */
+    struct nj_resumption *resumptions;
+    size_t resumption_count, resumptions_taken;
+    uint64_t strays; /* results that belong to no line of the input */
+
+    struct nj_device *device;
+    struct nj_scheduler *scheduler;
+    uint32_t next_in_order;
+    struct nj_flight *flights;
+    size_t flight_count, flight_capacity;
+    struct nj_examined pulled; /* the request being given to the scheduler; its stop strings are borrowed */
+
+    struct nj_estimate estimate;
+    struct nj_job_progress progress;
+    struct nj_run_counts counts;
+    uint64_t prompt_tokens, new_tokens, computed_now;          /* of requests finished in this run */
+    double synced_seconds, checkpoint_seconds, status_seconds; /* when last, monotonic */
+    bool reserve_given_up;
+};
+
+/* job.c */
+double job_clock(void); /* monotonic seconds */
+void job_say(const struct nj_job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool job_must_stop(const struct nj_job *job);
+
+/* job_progress.c */
+void job_report(struct nj_job *job); /* refreshes job->progress and calls the progress callback */
+int job_write_status(struct nj_job *job, const char *state, int exit_code, struct nj_error *error);
+/* A request has its record. new_tokens 0 for failed ones. */
+void job_count_done(struct nj_job *job, struct nj_index_entry *entry, uint32_t new_tokens, bool failed,
+                    bool in_this_run);
+
+/* job_open.c: the directory, the lock, job.json, the model, the input. */
+int job_open(struct nj_job *job, struct nj_error *error);
+
+/* job_input.c: the index, what is done already, the records of bad lines. */
+int job_read_input(struct nj_job *job, struct nj_error *error);
+
+/* job_compute.c: everything that needs the weights. */
+int job_compute(struct nj_job *job, struct nj_error *error);
+
+/* job_save.c */
+/* After a sweep: records to the system at once, to the disk every few seconds, a checkpoint every minute. */
+int job_save_some(struct nj_job *job, struct nj_error *error);
+/* Everything, as at a stop; gives the reserve up if the disk is full. */
+int job_save_all(struct nj_job *job, struct nj_error *error);
+
+#endif

@@ -1,0 +1,19 @@
+/* The lock of an output directory: an open-file-description lock on DIR/lock, held for life. The file names the
+ * holder; it is never removed. */
+#ifndef NJ_PIPELINE_LOCK_H
+#define NJ_PIPELINE_LOCK_H
+
+#include <stddef.h>
+
+#include "engine/base/error.h"
+
+struct nj_lock;
+
+/* NJ_CANT_CREATE naming the holder if another process (or another open in this one) has it. */
+struct nj_lock *lock_take(const char *directory, const char *slurm_job_id, struct nj_error *error);
+void lock_release(struct nj_lock *lock);
+
+/* 1 and "host H, pid P" (and the Slurm job) if a process holds it, 0 if none does, -1 on an error. */
+int lock_find_holder(const char *directory, char *holder, size_t holder_bytes, struct nj_error *error);
+
+#endif

@@ -1,0 +1,412 @@
+/* Lines of input: what is accepted, what each mistake is called. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/request.h"
+#include "tests/pipeline/cmocka_headers.h"
+
+static bool parses(const char *line)
+{
+    struct nj_request request;
+    struct nj_problem problem;
+    int result = request_parse(line, strlen(line), &request, &problem);
+    if (result != 0)
+        print_message("%s: %s: %s\n", line, problem.code, problem.message);
+    request_free(&request);
+    return result == 0;
+}
+
+static void check_bad_bytes(const char *line, size_t length, const char *code, const char *says)
+{
+    struct nj_request request;
+    struct nj_problem problem = {.code = "", .message = ""};
+    int result = request_parse(line, length, &request, &problem);
+    if (result != -1 || strcmp(problem.code, code) != 0 || strstr(problem.message, says) == NULL)
+        fail_msg("%.200s: %d %s: %s (wanted %s: %s)", line, result, problem.code, problem.message, code, says);
+    request_free(&request);
+}
+
+static void check_bad(const char *line, const char *code, const char *says)
+{
+    check_bad_bytes(line, strlen(line), code, says);
+}
+
+static void test_plain_defaults(void **state)
+{
+    (void)state;
+    const char line[] = "{\"id\":\"a\",\"prompt\":\"hello\"}";
+    struct nj_request request;
+    struct nj_problem problem;
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), 0);
+    assert_int_equal(request.shape, NJ_SHAPE_PLAIN);
+    assert_string_equal(request.id, "a");
+    assert_int_equal(request.prompt.length, 5);
+    assert_null(request.messages);
+    assert_int_equal(request.max_tokens, 512);
+    assert_true(request.temperature == 0 && request.top_p == 1 && request.min_p == 0);
+    assert_int_equal(request.top_k, 0);
+    assert_int_equal(request.seed, 0);
+    assert_int_equal(request.stop_count, 0);
+    assert_int_equal(request.ignored, 0);
+    request_free(&request);
+}
+
+static void test_all_parameters(void **state)
+{
+    (void)state;
+    const char line[] =
+        "{\"id\":\"a\",\"prompt\":\"p\\u0000q\",\"temperature\":1.5,\"top_p\":0.5,\"top_k\":7,\"min_p\":0.25,"
+        "\"max_completion_tokens\":9,\"stop\":[\"x\",\"yz\"],\"seed\":-1,\"model\":\"m\",\"store\":true}";
+    struct nj_request request;
+    struct nj_problem problem;
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), 0);
+    assert_true(request.temperature == 1.5f && request.top_p == 0.5f && request.min_p == 0.25f);
+    assert_int_equal(request.top_k, 7);
+    assert_int_equal(request.max_tokens, 9);
+    assert_int_equal(request.prompt.length, 3);
+    assert_memory_equal(request.prompt.bytes, "p\0q", 3);
+    assert_int_equal(request.stop_count, 2);
+    assert_memory_equal(request.stop[1].bytes, "yz", 2);
+    assert_true(request.seed == UINT64_MAX);
+    assert_int_equal(request.ignored, 1 | 8);
+    assert_string_equal(request_ignored_name(0), "model");
+    assert_string_equal(request_ignored_name(3), "store");
+    request_free(&request);
+}
+
+static void test_batch_lines(void **state)
+{
+    (void)state;
+    struct nj_request request;
+    struct nj_problem problem;
+    const char chat[] =
+        "{\"custom_id\":\"c\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":{\"model\":\"m\","
+        "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"max_tokens\":3}}";
+    assert_int_equal(request_parse(chat, strlen(chat), &request, &problem), 0);
+    assert_int_equal(request.shape, NJ_SHAPE_BATCH_CHAT);
+    assert_string_equal(request.id, "c");
+    assert_int_equal(json_array_size(request.messages), 1);
+    request_free(&request);
+    const char completion[] =
+        "{\"custom_id\":\"c\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"x\"}}";
+    assert_int_equal(request_parse(completion, strlen(completion), &request, &problem), 0);
+    assert_int_equal(request.shape, NJ_SHAPE_BATCH_COMPLETION);
+    request_free(&request);
+    /* As some services write them: without method and url. */
+    const char bare[] = "{\"custom_id\":\"c\",\"body\":{\"prompt\":\"x\"}}";
+    assert_int_equal(request_parse(bare, strlen(bare), &request, &problem), 0);
+    assert_int_equal(request.shape, NJ_SHAPE_BATCH_COMPLETION);
+    request_free(&request);
+}
+
+static void test_neutral_values(void **state)
+{
+    (void)state;
+    static const char *const neutral[] = {"\"stream\":false",
+                                          "\"stream_options\":null",
+                                          "\"n\":1",
+                                          "\"best_of\":1",
+                                          "\"echo\":false",
+                                          "\"suffix\":\"\"",
+                                          "\"logprobs\":false",
+                                          "\"logprobs\":null",
+                                          "\"top_logprobs\":0",
+                                          "\"logit_bias\":{}",
+                                          "\"presence_penalty\":0",
+                                          "\"frequency_penalty\":0.0",
+                                          "\"repetition_penalty\":1.0",
+                                          "\"min_tokens\":0",
+                                          "\"ignore_eos\":false",
+                                          "\"skip_special_tokens\":true",
+                                          "\"chat_template_kwargs\":{}",
+                                          "\"response_format\":{\"type\":\"text\"}",
+                                          "\"tools\":[]",
+                                          "\"tool_choice\":\"none\"",
+                                          "\"temperature\":null",
+                                          "\"stop\":null",
+                                          "\"stop\":[]",
+                                          "\"seed\":null",
+                                          "\"max_tokens\":null",
+                                          "\"n\":null",
+                                          "\"id\":null",
+                                          "\"messages\":null",
+                                          "\"top_k\":-1"};
+    for (size_t i = 0; i < sizeof neutral / sizeof neutral[0]; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "{\"prompt\":\"a\",%s}", neutral[i]);
+        assert_true(parses(line));
+    }
+}
+
+static void test_refused_values(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {"stream\":true",
+                                          "n\":2",
+                                          "best_of\":3",
+                                          "echo\":true",
+                                          "suffix\":\"x\"",
+                                          "logprobs\":true",
+                                          "logprobs\":5",
+                                          "top_logprobs\":2",
+                                          "logit_bias\":{\"5\":1}",
+                                          "presence_penalty\":0.1",
+                                          "frequency_penalty\":1",
+                                          "repetition_penalty\":1.1",
+                                          "min_tokens\":1",
+                                          "ignore_eos\":true",
+                                          "skip_special_tokens\":false",
+                                          "chat_template_kwargs\":{\"a\":1}",
+                                          "response_format\":{\"type\":\"json_object\"}",
+                                          "tools\":[{}]",
+                                          "tool_choice\":\"auto\""};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char line[200], name[40] = "";
+        snprintf(line, sizeof line, "{\"prompt\":\"a\",\"%s}", refused[i]);
+        memcpy(name, refused[i], strcspn(refused[i], "\""));
+        check_bad(line, "not_supported", name);
+    }
+}
+
+/* Every field with a value of every type that it cannot have. */
+static void test_wrong_types(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *accepts;
+    } fields[] = {{"id", "s0"},           {"prompt", "s0"},     {"messages", "0"},
+                  {"temperature", "if0"}, {"top_p", "if0"},     {"top_k", "i0"},
+                  {"min_p", "f0"},        {"max_tokens", "i0"}, {"max_completion_tokens", "i0"},
+                  {"stop", "s0"},         {"seed", "i0"}};
+    static const struct {
+        char type;
+        const char *value;
+    } values[] = {{'s', "\"x\""}, {'i', "1"},    {'f', "0.5"}, {'b', "true"},
+                  {'b', "false"}, {'a', "[[]]"}, {'o', "{}"},  {'0', "null"}};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            char line[200];
+            bool is_prompt = strcmp(fields[i].field, "prompt") == 0;
+            snprintf(line, sizeof line, "{%s\"%s\":%s}", is_prompt ? "" : "\"prompt\":\"a\",", fields[i].field,
+                     values[j].value);
+            bool missing = is_prompt && values[j].type == '0';
+            if (strchr(fields[i].accepts, values[j].type) != NULL && !missing)
+                assert_true(parses(line));
+            else
+                check_bad(line, "invalid_request", fields[i].field);
+        }
+    }
+}
+
+static void test_ranges(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"temperature\":-0.1",
+                                      "temperature\":101",
+                                      "top_p\":0",
+                                      "top_p\":1.01",
+                                      "min_p\":1",
+                                      "min_p\":-1",
+                                      "top_k\":-2",
+                                      "top_k\":4294967296",
+                                      "max_tokens\":0",
+                                      "max_tokens\":-1",
+                                      "max_completion_tokens\":0"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char line[200], name[40] = "";
+        snprintf(line, sizeof line, "{\"prompt\":\"a\",\"%s}", bad[i]);
+        memcpy(name, bad[i], strcspn(bad[i], "\""));
+        check_bad(line, "invalid_request", name);
+    }
+    static const char *const good[] = {"temperature\":0",
+                                       "temperature\":2",
+                                       "temperature\":-0.0",
+                                       "top_p\":1",
+                                       "top_p\":1e-300",
+                                       "min_p\":0.99999999999",
+                                       "max_tokens\":1",
+                                       "max_tokens\":9223372036854775807",
+                                       "seed\":-9223372036854775808"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "{\"prompt\":\"a\",\"%s}", good[i]);
+        assert_true(parses(line));
+    }
+    assert_true(parses("{\"prompt\":\"a\",\"max_tokens\":5,\"max_completion_tokens\":5}"));
+    check_bad("{\"prompt\":\"a\",\"max_tokens\":5,\"max_completion_tokens\":6}", "invalid_request", "differ");
+}
+
+/* Rounding to float must not reach an end that is excluded. */
+static void test_open_ends_stay_open(void **state)
+{
+    (void)state;
+    const char line[] = "{\"prompt\":\"a\",\"top_p\":1e-300,\"min_p\":0.99999999999}";
+    struct nj_request request;
+    struct nj_problem problem;
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), 0);
+    assert_true(request.top_p > 0);
+    assert_true(request.min_p < 1);
+    request_free(&request);
+}
+
+static void test_broken_lines(void **state)
+{
+    (void)state;
+    check_bad("{\"id\":\"a\",\"prompt\":\"x", "invalid_json", "JSON");
+    check_bad("{\"id\":\"a\",\"prompt\":\"x\"", "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"x\"} {}", "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"\xFF\"}", "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"\xC0\xAF\"}", "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"\xED\xA0\x80\"}", "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"\\ud800\"}", "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"\\udc00x\"}", "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"a\",\"prompt\":\"b\"}", "invalid_json", "duplicate");
+    check_bad("{\"prompt\":\"a\",\"seed\":99999999999999999999}", "invalid_json", "integer");
+    check_bad("{\"prompt\":\"a\",\"temperature\":1e400}", "invalid_json", "real");
+    check_bad("null", "invalid_request", "null");
+    check_bad("5", "invalid_request", "integer");
+    check_bad("[]", "invalid_request", "array");
+    check_bad("\"a\"", "invalid_request", "string");
+    check_bad("true", "invalid_request", "boolean");
+    check_bad("{}", "invalid_request", "prompt");
+    check_bad("", "invalid_json", "JSON");
+    check_bad_bytes("{\"prompt\":\"a\0b\"}", 17, "invalid_json", "JSON");
+    check_bad_bytes("{\"prompt\":\"a\"}\0", 15, "invalid_json", "JSON");
+    check_bad("{\"prompt\":\"a\",\"temprature\":1}", "unknown_field", "temprature");
+    check_bad("{\"prompt\":\"a\",\"x\\u001b[31m\":1}", "unknown_field", "x?[31m");
+    check_bad("{\"prompt\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"b\"}]}", "invalid_request", "both");
+}
+
+static void test_nesting(void **state)
+{
+    (void)state;
+    enum { DEPTH = 10000 };
+    char *line = malloc(2 * DEPTH + 64);
+    assert_non_null(line);
+    size_t length = (size_t)sprintf(line, "{\"prompt\":");
+    memset(line + length, '[', DEPTH);
+    memset(line + length + DEPTH, ']', DEPTH);
+    strcpy(line + length + 2 * DEPTH, "}");
+    check_bad(line, "invalid_json", "depth");
+    free(line);
+}
+
+static void test_place_of_json_mistakes(void **state)
+{
+    (void)state;
+    const char line[] = "{\"id\":\"a\",\"prompt\":nonsense}";
+    struct nj_request request;
+    struct nj_problem problem;
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), -1);
+    assert_in_range((uint64_t)problem.byte, 19, 27);
+    assert_null(strstr(problem.message, "nonsense")); /* no prompt text in messages */
+    request_free(&request);
+}
+
+static void test_ids(void **state)
+{
+    (void)state;
+    char line[1200], id[600];
+    memset(id, 'i', sizeof id);
+    snprintf(line, sizeof line, "{\"id\":\"%.512s\",\"prompt\":\"a\"}", id);
+    assert_true(parses(line));
+    snprintf(line, sizeof line, "{\"id\":\"%.513s\",\"prompt\":\"a\"}", id);
+    check_bad(line, "invalid_request", "id must have");
+    check_bad("{\"id\":\"\",\"prompt\":\"a\"}", "invalid_request", "id must have");
+    check_bad("{\"id\":7,\"prompt\":\"a\"}", "invalid_request", "put it in quotes");
+    check_bad("{\"id\":\"a\\u0000b\",\"prompt\":\"a\"}", "invalid_request", "NUL");
+    check_bad("{\"custom_id\":7,\"body\":{\"prompt\":\"a\"}}", "invalid_request", "custom_id");
+}
+
+/* A bad line keeps its id, so that its error record has it. */
+static void test_bad_line_keeps_id_and_shape(void **state)
+{
+    (void)state;
+    struct nj_request request;
+    struct nj_problem problem;
+    const char plain[] = "{\"prompt\":5,\"id\":\"late\"}";
+    assert_int_equal(request_parse(plain, strlen(plain), &request, &problem), -1);
+    assert_string_equal(request.id, "late");
+    request_free(&request);
+    const char batch[] = "{\"body\":{\"prompt\":5},\"url\":\"/v1/completions\",\"custom_id\":\"c\"}";
+    assert_int_equal(request_parse(batch, strlen(batch), &request, &problem), -1);
+    assert_string_equal(request.id, "c");
+    assert_int_equal(request.shape, NJ_SHAPE_BATCH_COMPLETION);
+    request_free(&request);
+}
+
+static void test_messages(void **state)
+{
+    (void)state;
+    check_bad("{\"messages\":[]}", "invalid_request", "empty");
+    check_bad("{\"messages\":[5]}", "invalid_request", "messages[0]");
+    check_bad("{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\"}]}", "invalid_request",
+              "messages[1].content");
+    check_bad("{\"messages\":[{\"role\":5,\"content\":\"a\"}]}", "invalid_request", "messages[0].role");
+    check_bad("{\"messages\":[{\"role\":\"\",\"content\":\"a\"}]}", "invalid_request", "messages[0].role");
+    check_bad("{\"messages\":[{\"content\":\"a\"}]}", "invalid_request", "messages[0].role");
+    check_bad("{\"messages\":[{\"role\":\"user\",\"content\":[]}]}", "invalid_request", "messages[0].content");
+    assert_true(parses("{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}]}"));
+}
+
+static void test_stop_strings(void **state)
+{
+    (void)state;
+    char line[40000] = "{\"prompt\":\"a\",\"stop\":[\"s\"";
+    for (int i = 0; i < 15; i++)
+        strcat(line, ",\"s\"");
+    size_t sixteen = strlen(line);
+    strcat(line, "]}");
+    assert_true(parses(line));
+    strcpy(line + sixteen, ",\"s\"]}");
+    check_bad(line, "invalid_request", "at most 16");
+    check_bad("{\"prompt\":\"a\",\"stop\":\"\"}", "invalid_request", "stop string");
+    check_bad("{\"prompt\":\"a\",\"stop\":[\"a\",1]}", "invalid_request", "stop must hold strings");
+    char text[1030];
+    memset(text, 's', sizeof text);
+    snprintf(line, sizeof line, "{\"prompt\":\"a\",\"stop\":\"%.1024s\"}", text);
+    assert_true(parses(line));
+    snprintf(line, sizeof line, "{\"prompt\":\"a\",\"stop\":\"%.1025s\"}", text);
+    check_bad(line, "invalid_request", "stop string");
+}
+
+static void test_batch_mistakes(void **state)
+{
+    (void)state;
+    check_bad("{\"custom_id\":\"c\",\"url\":\"/v1/completions\"}", "invalid_request", "body");
+    check_bad("{\"custom_id\":\"c\",\"body\":5}", "invalid_request", "body");
+    check_bad("{\"custom_id\":\"c\",\"method\":\"GET\",\"body\":{\"prompt\":\"a\"}}", "invalid_request", "method");
+    check_bad("{\"custom_id\":\"c\",\"url\":\"/v1/embeddings\",\"body\":{\"prompt\":\"a\"}}", "invalid_request", "url");
+    check_bad("{\"custom_id\":\"c\",\"url\":5,\"body\":{\"prompt\":\"a\"}}", "invalid_request", "url");
+    check_bad("{\"custom_id\":\"c\",\"prompt\":\"a\",\"body\":{\"prompt\":\"a\"}}", "unknown_field", "prompt");
+    check_bad("{\"custom_id\":\"c\",\"url\":\"/v1/chat/completions\",\"body\":{\"prompt\":\"a\"}}", "invalid_request",
+              "prompt");
+    check_bad("{\"custom_id\":\"c\",\"url\":\"/v1/completions\",\"body\":{\"messages\":[]}}", "invalid_request",
+              "messages");
+    check_bad("{\"custom_id\":\"c\",\"body\":{\"prompt\":\"a\",\"id\":\"x\"}}", "unknown_field", "id");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_defaults),
+        cmocka_unit_test(test_all_parameters),
+        cmocka_unit_test(test_batch_lines),
+        cmocka_unit_test(test_neutral_values),
+        cmocka_unit_test(test_refused_values),
+        cmocka_unit_test(test_wrong_types),
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_open_ends_stay_open),
+        cmocka_unit_test(test_broken_lines),
+        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_place_of_json_mistakes),
+        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_bad_line_keeps_id_and_shape),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_batch_mistakes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
