@@ -55,12 +55,11 @@ static void job_tell_start(struct nj_context *context, const struct nj_job_optio
 /* Once the input has been read: how many requests there are and what is already done. */
 static void job_tell_requests(struct nj_job_run *run, const struct nj_job_progress *progress)
 {
-    char failed[96] = "";
-    if (progress->requests_failed > 0)
-        snprintf(failed, sizeof failed, ", %" PRIu64 " of them failed (errors.jsonl says why)",
-                 progress->requests_failed);
-    console_note(run->console, "requests  %" PRIu64 ", %" PRIu64 " with a record%s", progress->requests,
-                 progress->requests_done, failed);
+    console_note(run->console,
+                 "requests  %" PRIu64 ": %" PRIu64 " to answer, %" PRIu64 " answered before, %" PRIu64 " failed%s",
+                 progress->requests, progress->requests - progress->requests_done,
+                 progress->requests_done - progress->requests_failed, progress->requests_failed,
+                 progress->requests_failed > 0 ? " (errors.jsonl says why)" : "");
 }
 
 static void job_on_progress(void *context, const struct nj_job_progress *progress)
@@ -118,8 +117,8 @@ static void job_tell_end(struct nj_context *context, const struct nj_job_run *ru
     job_spell_command(context, "export", run->output_directory, command, sizeof command);
     console_note(console, "finished  %" PRIu64 " of %" PRIu64 " requests answered, %" PRIu64 " failed",
                  summary->answered, summary->requests, summary->failed);
-    console_note(console, "this run  %" PRIu64 " requests, %" PRIu64 " prompt and %" PRIu64 " new tokens in %s",
-                 summary->computed_now, summary->prompt_tokens, summary->new_tokens, duration);
+    console_note(console, "this run  %" PRIu64 " answered in %s: %" PRIu64 " prompt and %" PRIu64 " new tokens",
+                 summary->computed_now, duration, summary->prompt_tokens, summary->new_tokens);
     console_note(console, "answers   %s/results.jsonl", run->output_directory);
     if (summary->failed > 0)
         console_note(console, "failures  %s/errors.jsonl", run->output_directory);

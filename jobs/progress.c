@@ -125,7 +125,8 @@ static double progress_now_seconds(void)
 
 void progress_open(struct nj_progress_display *display, struct nj_console *console)
 {
-    *display = (struct nj_progress_display){.console = console, .shown_seconds = -1, .shown_phase = NJ_PHASE_INDEX};
+    *display = (struct nj_progress_display){
+        .console = console, .shown_seconds = progress_now_seconds(), .shown_phase = NJ_PHASE_INDEX};
 }
 
 void progress_show(struct nj_progress_display *display, const struct nj_job_progress *progress)
@@ -133,7 +134,7 @@ void progress_show(struct nj_progress_display *display, const struct nj_job_prog
     struct nj_console *console = display->console;
     double now = progress_now_seconds();
     double interval = console->is_terminal ? TERMINAL_INTERVAL_SECONDS : PLAIN_INTERVAL_SECONDS;
-    bool is_new_phase = display->shown_seconds < 0 || progress->phase != display->shown_phase;
+    bool is_new_phase = progress->phase != display->shown_phase;
     if (!is_new_phase && now - display->shown_seconds < interval)
         return;
     char line[LINE_BYTES];

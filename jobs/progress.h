@@ -11,7 +11,7 @@
 
 struct nj_progress_display {
     struct nj_console *console;
-    double shown_seconds; /* when a line was last shown (monotonic clock); negative: never */
+    double shown_seconds; /* when a line was last shown (monotonic clock), or the display was opened */
     enum nj_job_phase shown_phase;
 };
 

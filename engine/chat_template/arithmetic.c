@@ -45,11 +45,33 @@ static int64_t integer_power(struct render *render, int64_t base, int64_t expone
     return check_overflow(render, overflows, result);
 }
 
+/* The whole quotient and the rest, which has the divisor's sign, as Python defines them for floats. */
+static double divide_floor(double left, double right, double *rest)
+{
+    double remainder = fmod(left, right), quotient = (left - remainder) / right;
+    if (remainder != 0 && (remainder < 0) != (right < 0)) {
+        remainder += right;
+        quotient -= 1;
+    }
+    *rest = remainder == 0 ? copysign(0, right) : remainder;
+    return quotient == 0 ? copysign(0, left / right) : nearbyint(quotient);
+}
+
+static double raise_power(struct render *render, double base, double exponent)
+{
+    if ((base < 0 && exponent != floor(exponent)) || (base == 0 && exponent < 0))
+        render_fail(render, "this power is not a real number");
+    double result = pow(base, exponent);
+    if (isinf(result) && isfinite(base) && isfinite(exponent))
+        render_fail(render, "number too large");
+    return result;
+}
+
 static struct value compute_float(struct render *render, enum arithmetic operation, double left, double right)
 {
     if (right == 0 && (operation == DIVIDE || operation == FLOOR_DIVIDE || operation == MODULO))
         render_fail(render, "division by zero");
-    double rest;
+    double rest, quotient;
     switch (operation) {
     case ADD:
         return value_float(left + right);
@@ -60,20 +82,10 @@ static struct value compute_float(struct render *render, enum arithmetic operati
     case DIVIDE:
         return value_float(left / right);
     case POWER:
-        if ((left < 0 && right != floor(right)) || (left == 0 && right < 0))
-            render_fail(render, "this power is not a real number");
-        rest = pow(left, right);
-        if (isinf(rest) && isfinite(left) && isfinite(right))
-            render_fail(render, "number too large");
-        return value_float(rest);
+        return value_float(raise_power(render, left, right));
     default:
-        rest = fmod(left, right);
-        if (rest != 0 && (rest < 0) != (right < 0))
-            rest += right;
-        if (operation == MODULO)
-            return value_float(rest == 0 ? copysign(0, right) : rest);
-        /* Python rounds the exact quotient; this stays exact wherever it is a whole number of doubles. */
-        return value_float(rest == 0 && left == 0 ? copysign(0, left / right) : nearbyint((left - rest) / right));
+        quotient = divide_floor(left, right, &rest);
+        return value_float(operation == MODULO ? rest : quotient);
     }
 }
 

@@ -17,7 +17,7 @@ struct nj_chat_template;
 struct nj_chat_template *chat_template_compile(const char *source, size_t length, struct nj_error *error);
 void chat_template_destroy(struct nj_chat_template *chat);
 
-/* What a rendering sees. */
+/* What a rendering sees. `tools` and `documents` are none unless `variables` has them, as in transformers. */
 struct nj_chat_input {
     json_t *messages;                  /* array of objects, borrowed */
     json_t *variables;                 /* object of further variables (chat_template_kwargs), borrowed; may be NULL */

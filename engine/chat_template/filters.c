@@ -9,6 +9,7 @@
 
 #include "engine/chat_template/methods.h"
 #include "engine/chat_template/text_operations.h"
+#include "engine/chat_template/unicode.h"
 
 /* ---- any value ---- */
 
@@ -83,6 +84,15 @@ static bool comes_from_template(struct value value)
     return value.text->length == 0 || memchr(value.text->marks, 0, value.text->length) == NULL;
 }
 
+/* Python reads the digits of every script. */
+static void refuse_foreign_digit(struct render *render, const char *bytes)
+{
+    uint32_t character;
+    unicode_decode(bytes, &character);
+    if (unicode_is_digit(character))
+        render_fail(render, "numbers with digits other than 0 to 9 are not supported");
+}
+
 /* The text as a C number: without surrounding spaces and single underscores between digits; false if it is
  * no decimal number. */
 static bool clean_number(struct render *render, const struct text *text, const char **out)
@@ -94,6 +104,8 @@ static bool clean_number(struct render *render, const struct text *text, const c
         char c = stripped->bytes[i];
         if (c == '\0')
             return false;
+        if ((unsigned char)c >= 0xC0)
+            refuse_foreign_digit(render, stripped->bytes + i);
         bool is_between = i > 0 && i + 1 < stripped->length && strchr("0123456789", stripped->bytes[i - 1]) != NULL &&
                           strchr("0123456789", stripped->bytes[i + 1]) != NULL;
         if (c == '_' && is_between)

@@ -69,10 +69,12 @@ static struct value call_raise_exception(FUNCTION_ARGUMENTS)
     render_fail(render, "%s", text_copy(render, value_to_text(render, bound[0]).text));
 }
 
-/* What Python does before it asks the C library: microseconds are zero here, the zone is not known. */
+/* What Python does before it asks the C library: microseconds are zero here, the zone is not known. The 'x' in
+ * front tells an empty result from one that is too long. */
 static const char *adapt_time_format(struct render *render, const struct text *format)
 {
     struct builder adapted = {0};
+    builder_append_marked(render, &adapted, "x", 1, true);
     for (size_t i = 0; i < format->length; i++) {
         char next = i + 1 < format->length ? format->bytes[i + 1] : '\0';
         if (format->bytes[i] != '%' || next == '\0') {
@@ -101,10 +103,10 @@ static struct value call_strftime_now(FUNCTION_ARGUMENTS)
     bool from_template = format->length == 0 || memchr(format->marks, 0, format->length) == NULL;
     char written[1024];
     size_t length = strftime(written, sizeof written, adapt_time_format(render, format), &utc);
-    if (length == 0 && format->length > 64)
-        render_fail(render, "the format of 'strftime_now' is too long");
+    if (length == 0)
+        render_fail(render, "the result of 'strftime_now' is too long");
     struct builder builder = {0};
-    builder_append_marked(render, &builder, written, length, from_template);
+    builder_append_marked(render, &builder, written + 1, length - 1, from_template);
     return builder_finish(render, &builder);
 }
 

@@ -110,28 +110,20 @@ static void reverse_items(struct sequence *sequence)
     }
 }
 
-static size_t step_back(const struct text *text, size_t at)
-{
-    do
-        at--;
-    while (at > 0 && ((unsigned char)text->bytes[at] & 0xC0) == 0x80);
-    return at;
-}
-
 static struct value split_words_from_right(struct render *render, const struct text *text, int64_t limit)
 {
     struct value parts = value_sequence(render, SEQUENCE_LIST, 0);
     size_t end = text->length;
     for (;;) {
         render_count_steps(render, 1);
-        while (end > 0 && is_space_at(text, step_back(text, end)))
-            end = step_back(text, end);
+        while (end > 0 && is_space_at(text, text_step_back(text, end)))
+            end = text_step_back(text, end);
         if (end == 0)
             break;
         size_t start = end;
         bool is_last = limit >= 0 && (int64_t)parts.sequence->count == limit;
-        while (start > 0 && (is_last || !is_space_at(text, step_back(text, start))))
-            start = step_back(text, start);
+        while (start > 0 && (is_last || !is_space_at(text, text_step_back(text, start))))
+            start = text_step_back(text, start);
         sequence_append(render, parts.sequence, value_part(render, text, start, end - start));
         end = start;
     }

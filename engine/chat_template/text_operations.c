@@ -8,8 +8,7 @@
 
 enum { GREEK_CAPITAL_SIGMA = 0x3A3, GREEK_FINAL_SIGMA = 0x3C2 };
 
-/* The start of the character before `at`. */
-static size_t step_back(const struct text *text, size_t at)
+size_t text_step_back(const struct text *text, size_t at)
 {
     do
         at--;
@@ -23,7 +22,7 @@ static bool is_final_sigma(const struct text *text, size_t at)
     uint32_t character = 0;
     bool has_cased_before = false;
     for (size_t before = at; before > 0 && !has_cased_before;) {
-        before = step_back(text, before);
+        before = text_step_back(text, before);
         unicode_decode(text->bytes + before, &character);
         if (!unicode_is_case_ignorable(character)) {
             has_cased_before = unicode_is_cased(character);
@@ -129,8 +128,8 @@ struct value text_strip(struct render *render, const struct text *text, const st
         start += unicode_length_of(text->bytes[start]);
         render_count_steps(render, cost);
     }
-    while ((sides & STRIP_RIGHT) && end > start && is_stripped(text, step_back(text, end), characters)) {
-        end = step_back(text, end);
+    while ((sides & STRIP_RIGHT) && end > start && is_stripped(text, text_step_back(text, end), characters)) {
+        end = text_step_back(text, end);
         render_count_steps(render, cost);
     }
     return value_part(render, text, start, end - start);

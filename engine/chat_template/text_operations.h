@@ -18,6 +18,9 @@ struct value text_strip(struct render *render, const struct text *text, const st
 struct value text_replace(struct render *render, const struct text *text, const struct text *old,
                           const struct text *new, int64_t limit);
 
+/* The start of the character before `at` (> 0). */
+size_t text_step_back(const struct text *text, size_t at);
+
 /* Appends the text, with & < > ' " as HTML writes them if `escapes`. */
 void text_append_escaped(struct render *render, struct builder *builder, const struct text *text, bool escapes);
 struct value text_mark_safe(struct render *render, struct value text, bool is_safe);

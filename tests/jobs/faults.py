@@ -3,6 +3,7 @@
 broken, ends with the same bytes when it is resumed."""
 import collections
 import os
+import shutil
 import signal
 import time
 
@@ -126,6 +127,25 @@ class Faults(Workspace):
         recovering, code = self.calls_of(name)
         self.assertEqual(code, FINISHED)
         self.enumerate_calls(recovering, ("kill",), prepare=leave_torn_tail)
+
+    def test_export_replaces_a_file_whole_or_not_at_all(self):
+        target = self.path("exports", "kept.jsonl")
+        codes = collections.Counter()
+        for kind in ("kill", "enospc", "eio"):
+            for point in range(1, 8):
+                os.makedirs(self.path("exports"))
+                with open(target, "wb") as file:
+                    file.write(b"old")
+                result = self.nightjar("export", self.path("baseline"), "-o", target, code=(0, KILLED, 73, 74),
+                                       faults=faults(self.path("exports"), at=point, kind=kind))
+                codes[kind, result.returncode] += 1
+                with open(target, "rb") as file:
+                    self.assertIn(file.read(), (b"old", self.baseline))
+                if result.returncode != KILLED:
+                    self.assertEqual(os.listdir(self.path("exports")), ["kept.jsonl"])
+                shutil.rmtree(self.path("exports"))
+        say(f"export under faults: {dict(codes)}")
+        self.assertGreaterEqual(codes["kill", KILLED], 4)
 
 
 if __name__ == "__main__":

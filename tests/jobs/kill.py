@@ -71,6 +71,18 @@ class Kill(Workspace):
             process.wait()
         self.check_end("early")
 
+    def test_terminated_while_starting(self):
+        codes = []
+        for number in range(10):
+            process = self.next_run("early-end", 0)
+            time.sleep(0.01 * number)
+            send(process, signal.SIGTERM, MOST_STOP_SECONDS)
+            codes.append(process.returncode)
+            self.assertIn(process.returncode, (75, -signal.SIGTERM))  # the latter: before main
+        say(f"terminated while starting: {codes}")
+        self.assertIn(75, codes)
+        self.check_end("early-end")
+
     def test_terminated(self):
         generator = random.Random(12)
         signals = [signal.SIGTERM] * TERMINATIONS + [signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2]
