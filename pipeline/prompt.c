@@ -76,6 +76,24 @@ static int blame_request(const struct nj_error *cause, const char *code, const c
     return -1;
 }
 
+static int refuse_length(const struct nj_prompt_encoder *encoder, const char *at_least, size_t count,
+                         struct nj_problem *problem)
+{
+    problem_set(problem, "prompt_too_long",
+                "the prompt is too long: it has %s%zu tokens, the model's context is %zu tokens including at least "
+                "one new one; shorten it",
+                at_least, count, (size_t)encoder->model->shape.context);
+    return 1;
+}
+
+/* Tells a text that is far too long before time and memory go into its tokens. 1: refused. */
+static int check_least_length(const struct nj_prompt_encoder *encoder, const char *text, size_t length,
+                              struct nj_problem *problem)
+{
+    size_t least = tokenizer_least_tokens(encoder->model->tokenizer, text, length);
+    return least >= (size_t)encoder->model->shape.context ? refuse_length(encoder, "at least ", least, problem) : 0;
+}
+
 static int encode_messages(struct nj_prompt_encoder *encoder, json_t *messages, struct nj_problem *problem,
                            struct nj_error *error)
 {
@@ -98,9 +116,9 @@ static int encode_messages(struct nj_prompt_encoder *encoder, json_t *messages, 
     struct nj_error cause;
     if (chat_template_render(model->chat, &input, &rendered, &cause) != 0)
         return blame_request(&cause, "template_error", "the chat template refuses these messages", problem, error);
-    int result = 0;
-    if (tokenizer_encode_rendered(model->tokenizer, rendered.text, rendered.is_template, rendered.length, &encoder->ids,
-                                  &cause) != 0)
+    int result = check_least_length(encoder, rendered.text, rendered.length, problem);
+    if (result == 0 && tokenizer_encode_rendered(model->tokenizer, rendered.text, rendered.is_template, rendered.length,
+                                                 &encoder->ids, &cause) != 0)
         result = blame_request(&cause, "invalid_request", "the prompt cannot be tokenised", problem, error);
     rendered_free(&rendered);
     return result;
@@ -111,6 +129,8 @@ static int encode_raw(struct nj_prompt_encoder *encoder, struct nj_text text, st
 {
     const struct nj_tokenizer *tokenizer = encoder->model->tokenizer;
     struct nj_error cause;
+    if (check_least_length(encoder, text.bytes, text.length, problem) != 0)
+        return 1;
     int failed = 0;
     if (tokenizer_adds_bos(tokenizer) && tokenizer_bos(tokenizer) >= 0)
         failed = ids_append(&encoder->ids, tokenizer_bos(tokenizer), &cause);
@@ -166,18 +186,12 @@ static struct nj_digest digest_request(struct nj_prompt_encoder *encoder, const 
 static int check_length(const struct nj_prompt_encoder *encoder, struct nj_problem *problem)
 {
     size_t count = encoder->ids.count;
-    size_t context = (size_t)encoder->model->shape.context;
     if (count == 0) {
         problem_set(problem, "empty_prompt", "the prompt has no tokens: give it some text");
         return 1;
     }
-    if (count >= context) {
-        problem_set(problem, "prompt_too_long",
-                    "the prompt is too long: it has %zu tokens, the model's context is %zu tokens including at least "
-                    "one new one; shorten it",
-                    count, context);
-        return 1;
-    }
+    if (count >= (size_t)encoder->model->shape.context)
+        return refuse_length(encoder, "", count, problem);
     return 0;
 }
 

@@ -56,9 +56,7 @@ static size_t offset_of(struct render *render, const struct text *text, size_t c
 static struct value find_item(struct render *render, struct value object, struct value index)
 {
     if (object.kind == VALUE_DICT) {
-        bool is_key =
-            index.kind != VALUE_DICT && (index.kind != VALUE_SEQUENCE || index.sequence->flavour == SEQUENCE_TUPLE);
-        const struct value *found = is_key ? dict_find(render, object.dict, index) : NULL;
+        const struct value *found = value_is_hashable(render, index) ? dict_find(render, object.dict, index) : NULL;
         return found == NULL ? value_missing() : *found;
     }
     if (!value_is_integral(index))

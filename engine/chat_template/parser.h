@@ -29,6 +29,7 @@ struct parser {
 
 /* Tokens. */
 const struct token *parser_peek(const struct parser *parser);
+const struct token *parser_peek_next(const struct parser *parser); /* the one behind it */
 const struct token *parser_take(struct parser *parser);
 bool parser_is_operator(const struct parser *parser, const char *text);
 bool parser_is_word(const struct parser *parser, const char *text);
@@ -37,6 +38,7 @@ bool parser_accept_word(struct parser *parser, const char *text);
 void parser_expect_operator(struct parser *parser, const char *text);
 void parser_expect_word(struct parser *parser, const char *text);
 struct name *parser_expect_name(struct parser *parser);
+bool token_has_text(const struct token *token, enum token_kind kind, const char *text);
 bool token_is_word(const struct token *token, const char *text);
 
 /* Fails with the place of a token or of an offset. */

@@ -1,3 +1,4 @@
+/* Statements, and the checks of the whole template. */
 #include "engine/chat_template/parser.h"
 
 #include <string.h>

@@ -157,6 +157,7 @@ enum order value_compare(struct render *render, struct value a, struct value b);
 /* Indices of the keys in ascending (or descending) order; equal ones keep their order. */
 size_t *value_sort(struct render *render, const struct value *keys, size_t count, bool is_descending);
 bool value_contains(struct render *render, struct value container, struct value item);
+bool value_is_hashable(struct render *render, struct value value); /* can it be a key? */
 uint64_t value_hash(struct render *render, struct value value);
 bool value_has_length(struct value value);
 size_t value_length(struct render *render, struct value value);

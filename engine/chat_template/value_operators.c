@@ -255,6 +255,20 @@ static uint64_t hash_bytes(const void *bytes, size_t length)
     return hash ^ hash >> 29;
 }
 
+bool value_is_hashable(struct render *render, struct value value)
+{
+    if (value.kind != VALUE_SEQUENCE)
+        return value.kind != VALUE_DICT;
+    if (value.sequence->flavour != SEQUENCE_TUPLE)
+        return value.sequence->flavour == SEQUENCE_RANGE;
+    bool is_hashable = true;
+    render_enter(render);
+    for (size_t i = 0; i < value.sequence->count && is_hashable; i++)
+        is_hashable = value_is_hashable(render, value.sequence->items[i]);
+    render_leave(render);
+    return is_hashable;
+}
+
 uint64_t value_hash(struct render *render, struct value value)
 {
     double number = value_is_number(value) ? value_to_float(value) + 0.0 : 0; /* -0.0 hashes as 0.0 */
@@ -273,7 +287,7 @@ uint64_t value_hash(struct render *render, struct value value)
     case VALUE_DICT:
         render_fail(render, "a dict cannot be a key");
     case VALUE_SEQUENCE:
-        if (value.sequence->flavour != SEQUENCE_TUPLE)
+        if (value.sequence->flavour != SEQUENCE_TUPLE && value.sequence->flavour != SEQUENCE_RANGE)
             render_fail(render, "a %s cannot be a key", value_type_name(value));
         render_enter(render);
         for (size_t i = 0; i < value.sequence->count; i++)

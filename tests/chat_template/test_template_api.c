@@ -185,6 +185,42 @@ static void test_deep_messages_are_refused(void **state)
     chat_template_destroy(chat);
 }
 
+/* Values that a template nests itself, deeper than any walk over them may go. */
+static void test_deep_values_are_refused(void **state)
+{
+    (void)state;
+    static const char *const uses[] = {
+        "{{ ns.t }}",
+        "{{ ns.t | tojson }}",
+        "{{ ns.t == ns.u }}",
+        "{{ ns.t < ns.u }}",
+        "{{ {}[ns.t] }}",
+        "{{ {ns.t: 1} }}",
+        "{{ [ns.t, ns.u] | unique }}",
+        "{{ [ns.t, ns.u] | sort }}",
+        "{{ ns.t in [ns.u] }}",
+        "{{ '%s' % [ns.t] }}",
+        "{{ {'a': ns.t} == {'a': ns.u} }}",
+    };
+    for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++) {
+        char source[512];
+        struct nj_error error;
+        struct nj_rendered rendered;
+        snprintf(source, sizeof source,
+                 "{%% set ns = namespace(t=(), u=()) %%}{%% for i in range(50000) %%}{%% set ns.t = (ns.t,) %%}"
+                 "{%% set ns.u = (ns.u,) %%}{%% endfor %%}%s",
+                 uses[i]);
+        struct nj_chat_template *chat = chat_template_compile(source, strlen(source), &error);
+        assert_non_null(chat);
+        struct nj_chat_input input = {.messages = json_array()};
+        assert_int_equal(chat_template_render(chat, &input, &rendered, &error), -1);
+        if (strstr(error.message, "nested too deeply") == NULL)
+            fail_msg("%s: %s", uses[i], error.message);
+        json_decref(input.messages);
+        chat_template_destroy(chat);
+    }
+}
+
 static void test_large_content(void **state)
 {
     (void)state;
@@ -253,15 +289,69 @@ static void test_threads_share_a_template(void **state)
     chat_template_destroy(chat);
 }
 
+/* Recursion stops at limits that a thread's smaller stack can bear. */
+static void *recurse_deeply(void *context)
+{
+    json_t *deep = json_array();
+    for (int i = 0; i < 990; i++) {
+        json_t *outer = json_array();
+        json_array_append_new(outer, deep);
+        deep = outer;
+    }
+    static const char *const sources[] = {
+        "{% macro f(n) %}{{ [(n + 1, f((n + 1) * 1) | upper)] | tojson }}{% endmacro %}{{ f(0) }}",
+        "{{ messages }}{{ messages | tojson }}{{ messages == messages | list }}",
+        ("{% macro f(n) %}{% call g(n) %}{{ f(n) }}{% endcall %}{% endmacro %}{% macro g(n) %}{{ caller() }}"
+         "{% endmacro %}{{ f(0) }}"),
+    };
+    struct nj_chat_input input = {.messages = deep};
+    size_t *compiled = context;
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        struct nj_error error;
+        struct nj_rendered rendered;
+        struct nj_chat_template *chat = chat_template_compile(sources[i], strlen(sources[i]), &error);
+        if (chat == NULL)
+            continue;
+        ++*compiled;
+        chat_template_render(chat, &input, &rendered, &error);
+        rendered_free(&rendered);
+        chat_template_destroy(chat);
+    }
+    json_decref(deep);
+    return NULL;
+}
+
+static void test_recursion_fits_a_small_stack(void **state)
+{
+    (void)state;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    size_t compiled = 0;
+    assert_int_equal(pthread_attr_init(&attributes), 0);
+    assert_int_equal(pthread_attr_setstacksize(&attributes, 2 << 20), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, recurse_deeply, &compiled), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    assert_int_equal(compiled, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_source_must_be_utf8),     cmocka_unit_test(test_columns_count_characters),
-        cmocka_unit_test(test_no_error_wanted),         cmocka_unit_test(test_empty_template),
-        cmocka_unit_test(test_nul_bytes_survive),       cmocka_unit_test(test_messages_cannot_be_replaced),
-        cmocka_unit_test(test_deep_nesting_is_refused), cmocka_unit_test(test_long_chains_are_refused),
-        cmocka_unit_test(test_wide_templates_are_fine), cmocka_unit_test(test_deep_messages_are_refused),
-        cmocka_unit_test(test_large_content),           cmocka_unit_test(test_threads_share_a_template),
+        cmocka_unit_test(test_source_must_be_utf8),
+        cmocka_unit_test(test_columns_count_characters),
+        cmocka_unit_test(test_no_error_wanted),
+        cmocka_unit_test(test_empty_template),
+        cmocka_unit_test(test_nul_bytes_survive),
+        cmocka_unit_test(test_messages_cannot_be_replaced),
+        cmocka_unit_test(test_deep_nesting_is_refused),
+        cmocka_unit_test(test_long_chains_are_refused),
+        cmocka_unit_test(test_wide_templates_are_fine),
+        cmocka_unit_test(test_deep_messages_are_refused),
+        cmocka_unit_test(test_recursion_fits_a_small_stack),
+        cmocka_unit_test(test_deep_values_are_refused),
+        cmocka_unit_test(test_large_content),
+        cmocka_unit_test(test_threads_share_a_template),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

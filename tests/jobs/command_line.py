@@ -128,7 +128,8 @@ class Failures(Workspace):
         with open(self.model, "rb") as file:
             good = file.read()
         damaged = {"text.gguf": b"hello, I am no model\n" * 9, "empty.gguf": b"", "cut.gguf": good[:len(good) // 2],
-                   "head.gguf": good[:100], "magic.gguf": b"GGML" + good[4:], "version.gguf": good[:4] + b"\x09" + good[5:]}
+                   "head.gguf": good[:100], "magic.gguf": b"GGML" + good[4:],
+                   "version.gguf": good[:4] + b"\x09" + good[5:]}
         for name, content in damaged.items():
             with self.subTest(name):
                 with open(self.path(name), "wb") as file:
@@ -198,7 +199,8 @@ class Progress(Workspace):
         self.assertEqual(result.stdout, b"")
         for pattern in (r"model .*model\.gguf", r"kernels +\w+, 2 threads", "max_tokens 512", "temperature 0", "seed 0",
                         r"output .*piped", r"requests +61: 60 to answer, 0 answered before, 1 failed",
-                        r"60 of 61 requests answered, 1 failed", r"this run +60 answered in", r"results\.jsonl", r"errors\.jsonl", "export .*piped"):
+                        r"60 of 61 requests answered, 1 failed", r"this run +60 answered in",
+                        r"results\.jsonl", r"errors\.jsonl", "export .*piped"):
             with self.subTest(pattern):
                 self.assertRegex(result.stderr, pattern)
         self.assertRegex(result.stderr, r"\d+\.\d %  \d+/61 requests")
@@ -315,7 +317,8 @@ class Jobs(Workspace):
                 self.assertEqual(stat.S_IMODE(os.stat(path).st_mode) & 0o077, 0, path)
 
     def created_times(self, name):
-        bodies = [json.loads(line)["response"]["body"] for line in self.export(name).splitlines() if b"custom_id" in line]
+        bodies = [json.loads(line)["response"]["body"] for line in self.export(name).splitlines()
+                  if b"custom_id" in line]
         self.assertTrue(bodies)
         return {body["created"] for body in bodies}
 
