@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "kernels/barrier.h"
 #include "kernels/device_backend.h"
 
 enum { PAGE_BYTES = 4096, HUGE_PAGE_BYTES = 2 << 20 };
@@ -17,6 +18,7 @@ static const unsigned contract_mxcsr = 0x1f80;
 struct cpu_device {
     struct nj_device base;
     const struct nj_cpu_kernels *kernels;
+    struct nj_barrier barrier; /* after each item of a queue */
 };
 
 struct copy_args {
@@ -73,8 +75,10 @@ static void cpu_release(struct nj_device *device, void *address, size_t bytes)
     munmap(address, round_up_to_pages(bytes));
 }
 
-static void cpu_close(struct nj_device *device)
+static void cpu_close(struct nj_device *base)
 {
+    struct cpu_device *device = (struct cpu_device *)base;
+    barrier_close(&device->barrier);
     free(device);
 }
 
@@ -116,28 +120,30 @@ static void run_item(const struct queue_item *item, int thread, int threads)
 /* One thread's walk through the queue. Thread 0 alone reads `cancel`, before the barrier that ends an
  * item; all read its verdict after that barrier. Two verdicts take turns, because a thread may be one
  * barrier behind thread 0, but not two. */
-static void run_queue(const struct queue_item *items, size_t count, const atomic_int *cancel, int verdict[2])
+static void run_queue(struct cpu_device *device, const struct queue_item *items, size_t count, const atomic_int *cancel,
+                      int verdict[2])
 {
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     for (size_t i = 0; i < count && !verdict[i % 2]; i++) {
         run_item(&items[i], thread, threads);
         if (thread == 0)
             verdict[(i + 1) % 2] = cancel != NULL && atomic_load(cancel) != 0 && i + 1 < count;
-#pragma omp barrier
+        barrier_wait(&device->barrier, (unsigned)threads);
     }
 }
 
 static int run_stream(struct cpu_stream *stream, const atomic_int *cancel)
 {
+    struct cpu_device *device = (struct cpu_device *)stream->base.device;
     size_t count = (size_t)(stream->submitted - stream->finished);
     int verdict[2] = {cancel != NULL && atomic_load(cancel) != 0, 0};
     int dropped = verdict[0];
     if (count > 0 && !dropped) {
-#pragma omp parallel num_threads(stream->base.device->threads)
+#pragma omp parallel num_threads(device->base.threads)
         {
             unsigned mxcsr = _mm_getcsr();
             _mm_setcsr(contract_mxcsr);
-            run_queue(stream->items, count, cancel, verdict);
+            run_queue(device, stream->items, count, cancel, verdict);
             _mm_setcsr(mxcsr);
         }
         dropped = verdict[0] || verdict[1];
@@ -231,8 +237,10 @@ static const struct nj_device_backend cpu_backend = {
 struct nj_device *device_open_cpu(const struct nj_cpu_kernels *kernels, int threads)
 {
     struct cpu_device *device = calloc(1, sizeof *device);
-    if (device == NULL)
+    if (device == NULL || barrier_open(&device->barrier) != 0) {
+        free(device);
         return NULL;
+    }
     device->base.backend = &cpu_backend;
     device->base.threads = threads < 1 ? 1 : threads;
     snprintf(device->base.name, sizeof device->base.name, "cpu %s", kernels->name);

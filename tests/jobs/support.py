@@ -43,8 +43,6 @@ class Workspace(unittest.TestCase):
         cls.environment = {name: value for name, value in os.environ.items()
                            if name not in ("NO_COLOR", "COLUMNS", "SLURM_JOB_ID", "XDG_CACHE_HOME")}
         cls.environment["HOME"] = cls.root
-        # Tests run side by side: threads that spin at a barrier would take the processor from each other.
-        cls.environment.setdefault("OMP_WAIT_POLICY", "passive")
         cls.model = cls.path("model.gguf")
         subprocess.run([MAKE_MODEL, "--vocabulary", VOCABULARY, *cls.model_options, cls.model], check=True)
 
