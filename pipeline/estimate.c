@@ -20,6 +20,11 @@ void estimate_add_done(struct nj_estimate *estimate, uint32_t prompt_tokens, uin
     }
 }
 
+void estimate_add_restored(struct nj_estimate *estimate, uint32_t new_tokens)
+{
+    estimate->restored_new_tokens += new_tokens;
+}
+
 static double ratio_of(const struct nj_estimate *estimate)
 {
     double ratio = ((double)estimate->done_new_tokens + PRIOR_RATIO * PRIOR_TOKENS) /
@@ -73,9 +78,10 @@ static void rates_of(const struct nj_estimate *estimate, double seconds, double 
 /* Work on requests that have no record yet. */
 static double begun_work(const struct nj_estimate *estimate)
 {
-    double computed = work_of((double)estimate->computed_prompt_tokens, (double)estimate->computed_new_tokens) -
-                      work_of((double)estimate->run_prompt_tokens, (double)estimate->run_new_tokens);
-    return fmax(computed, 0);
+    double new_tokens = (double)estimate->computed_new_tokens + (double)estimate->restored_new_tokens;
+    double begun = work_of((double)estimate->computed_prompt_tokens, new_tokens) -
+                   work_of((double)estimate->run_prompt_tokens, (double)estimate->run_new_tokens);
+    return fmax(begun, 0);
 }
 
 struct nj_prediction estimate_update(struct nj_estimate *estimate, double seconds, uint64_t computed_prompt_tokens,

@@ -17,6 +17,7 @@ struct nj_estimate {
     /* Of those, what was finished in this run, and what this run has computed. */
     uint64_t run_prompt_tokens, run_new_tokens;
     uint64_t computed_prompt_tokens, computed_new_tokens;
+    uint64_t restored_new_tokens; /* from the checkpoint, of requests that had no record when the run began */
     double fraction; /* the largest so far */
     struct {
         double seconds, work, tokens;
@@ -32,6 +33,9 @@ struct nj_prediction {
 /* A request that has a record (`in_this_run`: since the process began). */
 void estimate_add_done(struct nj_estimate *estimate, uint32_t prompt_tokens, uint32_t most_new_tokens,
                        uint32_t new_tokens, int in_this_run);
+
+/* A request in flight of an earlier run, which goes on behind these tokens. */
+void estimate_add_restored(struct nj_estimate *estimate, uint32_t new_tokens);
 
 /* What has been computed in this run at `seconds` since its start; then the prediction. */
 struct nj_prediction estimate_update(struct nj_estimate *estimate, double seconds, uint64_t computed_prompt_tokens,

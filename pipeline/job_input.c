@@ -268,6 +268,7 @@ static int match_checkpoint(struct nj_job *job, struct nj_error *error)
             continue;
         entry->resumed = 1;
         job->resumptions[job->resumption_count++] = (struct nj_resumption){.position = position, .sequence = sequence};
+        estimate_add_restored(&job->estimate, (uint32_t)sequence->generated_count);
     }
     return 0;
 }

@@ -71,6 +71,23 @@ static void test_earlier_runs(void **state)
     assert_true(prediction.tokens_per_second == 0);
 }
 
+/* Tokens of requests in flight are not lost in a stop, so the work done does not fall behind them. */
+static void test_restored_tokens_count(void **state)
+{
+    (void)state;
+    struct nj_estimate estimate = make_estimate();
+    double none = estimate_update(&estimate, 0, 0, 0).work_done;
+    estimate_add_restored(&estimate, 300);
+    struct nj_prediction restored = estimate_update(&estimate, 0, 0, 0);
+    assert_true(none == 0);
+    assert_true(restored.work_done == 300 * NJ_NEW_TOKEN_WORK);
+    assert_true(restored.tokens_per_second == 0);
+    /* The request is finished with 100 more tokens: everything about it is done, nothing counts twice. */
+    estimate_add_done(&estimate, PROMPT, MOST, MOST, 1);
+    struct nj_prediction finished = estimate_update(&estimate, 1, PROMPT, 100);
+    assert_true(finished.work_done == PROMPT + NJ_NEW_TOKEN_WORK * MOST);
+}
+
 static void test_nothing_to_do(void **state)
 {
     (void)state;
@@ -82,9 +99,9 @@ static void test_nothing_to_do(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_short_answers),     cmocka_unit_test(test_longest_answers),
-        cmocka_unit_test(test_begun_work_counts), cmocka_unit_test(test_earlier_runs),
-        cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_short_answers),         cmocka_unit_test(test_longest_answers),
+        cmocka_unit_test(test_begun_work_counts),     cmocka_unit_test(test_earlier_runs),
+        cmocka_unit_test(test_restored_tokens_count), cmocka_unit_test(test_nothing_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
