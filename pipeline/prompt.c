@@ -94,8 +94,8 @@ static int check_least_length(const struct nj_prompt_encoder *encoder, const cha
     return least >= (size_t)encoder->model->shape.context ? refuse_length(encoder, "at least ", least, problem) : 0;
 }
 
-static int encode_messages(struct nj_prompt_encoder *encoder, json_t *messages, struct nj_problem *problem,
-                           struct nj_error *error)
+static int encode_messages(struct nj_prompt_encoder *encoder, json_t *messages, json_t *variables,
+                           struct nj_problem *problem, struct nj_error *error)
 {
     const struct nj_model *model = encoder->model;
     if (model->chat == NULL) {
@@ -108,6 +108,7 @@ static int encode_messages(struct nj_prompt_encoder *encoder, json_t *messages, 
         return 1;
     }
     struct nj_chat_input input = {.messages = messages,
+                                  .variables = variables,
                                   .add_generation_prompt = true,
                                   .bos_token = encoder->bos,
                                   .eos_token = encoder->eos,
@@ -139,13 +140,14 @@ static int encode_raw(struct nj_prompt_encoder *encoder, struct nj_text text, st
     return failed == 0 ? 0 : blame_request(&cause, "invalid_request", "the prompt cannot be tokenised", problem, error);
 }
 
-static int encode_as_chat(struct nj_prompt_encoder *encoder, struct nj_text text, struct nj_problem *problem,
-                          struct nj_error *error)
+static int encode_as_chat(struct nj_prompt_encoder *encoder, const struct nj_request *request,
+                          struct nj_problem *problem, struct nj_error *error)
 {
+    struct nj_text text = request->prompt;
     json_t *messages = json_pack("[{s:s, s:s%}]", "role", "user", "content", text.bytes, text.length);
     if (messages == NULL)
         return error_set(error, NJ_INTERNAL, "out of memory");
-    int result = encode_messages(encoder, messages, problem, error);
+    int result = encode_messages(encoder, messages, request->variables, problem, error);
     json_decref(messages);
     return result;
 }
@@ -156,15 +158,28 @@ static int encode_tokens(struct nj_prompt_encoder *encoder, const struct nj_requ
     const struct nj_model *model = encoder->model;
     encoder->ids.count = 0;
     if (request->messages != NULL)
-        return encode_messages(encoder, request->messages, problem, error);
+        return encode_messages(encoder, request->messages, request->variables, problem, error);
     if (encoder->options.as_chat)
-        return encode_as_chat(encoder, request->prompt, problem, error);
+        return encode_as_chat(encoder, request, problem, error);
+    if (request->variables != NULL) {
+        problem_set(problem, "invalid_request",
+                    "chat_template_kwargs needs messages: a raw prompt goes through no chat template");
+        return 1;
+    }
     out->raw_on_chat_model = model->chat != NULL;
     out->raw_with_control = tokenizer_text_has_control(model->tokenizer, request->prompt.bytes, request->prompt.length);
     return encode_raw(encoder, request->prompt, problem, error);
 }
 
-static struct nj_digest digest_request(struct nj_prompt_encoder *encoder, const struct nj_request *request)
+static int digest_json_part(const char *part, size_t length, void *digester)
+{
+    digester_add(digester, part, length);
+    return 0;
+}
+
+/* The variables stand at the end and only if there are any, so that requests without them keep their digest. */
+static int digest_request(struct nj_prompt_encoder *encoder, const struct nj_request *request, struct nj_digest *out,
+                          struct nj_error *error)
 {
     struct nj_digester *digester = encoder->digester;
     digester_begin(digester);
@@ -180,7 +195,11 @@ static struct nj_digest digest_request(struct nj_prompt_encoder *encoder, const 
     digester_add_u64(digester, (uint64_t)request->stop_count);
     for (int i = 0; i < request->stop_count; i++)
         digester_add_text(digester, request->stop[i].bytes, request->stop[i].length);
-    return digester_end(digester);
+    if (request->variables != NULL &&
+        json_dump_callback(request->variables, digest_json_part, digester, JSON_COMPACT | JSON_SORT_KEYS) != 0)
+        return error_set(error, NJ_INTERNAL, "out of memory");
+    *out = digester_end(digester);
+    return 0;
 }
 
 static int check_length(const struct nj_prompt_encoder *encoder, struct nj_problem *problem)
@@ -208,8 +227,7 @@ int prompt_encode(struct nj_prompt_encoder *encoder, const struct nj_request *re
     out->tokens = encoder->ids.id;
     out->count = (int32_t)encoder->ids.count;
     out->max_new_tokens = request->max_tokens < room ? (int32_t)request->max_tokens : room;
-    out->digest = digest_request(encoder, request);
-    return 0;
+    return digest_request(encoder, request, &out->digest, error);
 }
 
 struct nj_digest prompt_digest_bad_line(struct nj_prompt_encoder *encoder, const char *text, size_t length)

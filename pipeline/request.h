@@ -22,6 +22,7 @@ struct nj_request {
     size_t id_length;
     struct nj_text prompt; /* bytes NULL: messages instead */
     json_t *messages;      /* NULL: prompt instead */
+    json_t *variables;     /* chat_template_kwargs, an object that is not empty; NULL: none */
     float temperature, top_p, min_p;
     int32_t top_k;
     uint64_t seed;

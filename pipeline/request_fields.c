@@ -102,6 +102,22 @@ static int read_messages(struct nj_request *request, const struct field *field, 
     return 0;
 }
 
+/* The template sees these beside the messages, whose names they must not take. */
+static int read_variables(struct nj_request *request, const struct field *field, json_t *value,
+                          struct nj_problem *problem)
+{
+    static const char *const own[] = {"messages", "add_generation_prompt"};
+    if (!json_is_object(value))
+        return fail_type(problem, field->name, "an object of variables for the chat template", value);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (json_object_get(value, own[i]) != NULL)
+            return problem_set(problem, "invalid_request", "%s must not hold %s: nightjar sets it itself", field->name,
+                               own[i]);
+    if (json_object_size(value) > 0)
+        request->variables = value;
+    return 0;
+}
+
 static int fail_range(const struct field *field, double value, struct nj_problem *problem)
 {
     return problem_set(problem, "invalid_request", "%s must be %s %g and %s %g; it is %g", field->name,
@@ -317,7 +333,7 @@ static const struct field fields[] = {
     {.name = "min_tokens", .where = NJ_IN_ANY, .read = require_number, .least = 0},
     {.name = "ignore_eos", .where = NJ_IN_ANY, .read = require_false},
     {.name = "skip_special_tokens", .where = NJ_IN_ANY, .read = require_true},
-    {.name = "chat_template_kwargs", .where = NJ_IN_ANY, .read = require_empty},
+    {.name = "chat_template_kwargs", .where = NJ_IN_ANY, .read = read_variables},
     {.name = "response_format", .where = NJ_IN_ANY, .read = require_text_format},
     {.name = "tools", .where = NJ_IN_ANY, .read = require_empty},
     {.name = "tool_choice", .where = NJ_IN_ANY, .read = require_none},

@@ -30,6 +30,7 @@ static void hash_row(XXH3_state_t *state, const struct nj_pretokenizer_row *row)
     hash_bytes(state, unicode, strlen(unicode));
     for (int i = 0; row->patterns[i] != NULL; i++)
         hash_bytes(state, row->patterns[i], strlen(row->patterns[i]));
+    hash_number(state, row->takes_whole_pieces);
 }
 
 static void hash_metadata(XXH3_state_t *state, const struct nj_tokenizer_metadata *metadata)

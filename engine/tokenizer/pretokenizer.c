@@ -19,9 +19,27 @@
     "| ?\\p{L}+| ?\\p{N}+| ?[^" WHITE_SPACE "\\p{L}\\p{N}]+"                                                           \
     "|[" WHITE_SPACE "]+(?![^" WHITE_SPACE "])|[" WHITE_SPACE "]+"
 
+/* The pattern that came with cl100k_base; what differs is how digits are grouped. Caseless letters fold as in
+ * Unicode (U+017F is an s), and a contraction is no word of its own: it may follow anything. */
+#define CL100K_PATTERN(digits)                                                                                         \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?[^" WHITE_SPACE                           \
+    "\\p{L}\\p{N}]+[\\r\\n]*|[" WHITE_SPACE "]*[\\r\\n]+"                                                              \
+    "|[" WHITE_SPACE "]+(?![^" WHITE_SPACE "])|[" WHITE_SPACE "]+"
+
+/* Hugging Face: Digits (individual_digits; a digit is any Unicode number), then ByteLevel. */
+#define DIGITS_THEN_GPT2                                                                                               \
+    {                                                                                                                  \
+        "\\p{N}", GPT2_PATTERN                                                                                         \
+    }
+
 static const struct nj_pretokenizer_row rows[] = {
-    /* Hugging Face: Digits (individual_digits; a digit is any Unicode number), then ByteLevel. */
-    {"smollm", {"\\p{N}", GPT2_PATTERN}},
+    {"gpt-2", {GPT2_PATTERN}, false},
+    {"phi-2", {GPT2_PATTERN}, false},
+    {"smollm", DIGITS_THEN_GPT2, false},
+    {"starcoder", DIGITS_THEN_GPT2, false},
+    {"refact", DIGITS_THEN_GPT2, false},
+    {"qwen2", {CL100K_PATTERN("\\p{N}")}, false},
+    {"llama-bpe", {CL100K_PATTERN("\\p{N}{1,3}")}, true},
 };
 
 enum { ROW_COUNT = sizeof rows / sizeof rows[0] };

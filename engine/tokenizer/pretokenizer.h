@@ -1,9 +1,13 @@
 /* Pre-tokenizers: how a text is cut into the pieces that byte-pair merges work on. A row of the table is a
  * name (tokenizer.ggml.pre) and a sequence of patterns: the first cuts the text into its matches and what
- * lies between them, each next one cuts every piece again, seeing nothing outside the piece. */
+ * lies between them, each next one cuts every piece again, seeing nothing outside the piece. A row is in the table
+ * under a name that files use, as the tokenizer.json of the models of that name has it; but text is never
+ * normalised: GGUF files do not say whether a model's text is (Qwen2's own tokenizer composes to NFC), and the
+ * readers of GGUF files that we compare with agree on the ids of text as it is. */
 #ifndef NJ_ENGINE_TOKENIZER_PRETOKENIZER_H
 #define NJ_ENGINE_TOKENIZER_PRETOKENIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "engine/base/error.h"
@@ -14,6 +18,7 @@ enum { NJ_PRETOKENIZER_PATTERNS_MOST = 4 };
 struct nj_pretokenizer_row {
     const char *name;
     const char *patterns[NJ_PRETOKENIZER_PATTERNS_MOST + 1]; /* PCRE2 with UTF and UCP; ends with NULL */
+    bool takes_whole_pieces; /* a piece that is a token is that token, whatever merging it gives (ignore_merges) */
 };
 
 struct nj_pretokenizer;

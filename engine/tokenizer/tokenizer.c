@@ -99,7 +99,10 @@ static int build(struct nj_tokenizer *tokenizer, const struct nj_gguf *gguf, str
     if (tokenizer_metadata_read(gguf, &metadata, error) != 0)
         return -1;
     tokenizer->pretokenizer = pretokenizer_create(metadata.pretokenizer, error);
-    if (tokenizer->pretokenizer == NULL || vocabulary_build(&tokenizer->vocabulary, &metadata, error) != 0)
+    if (tokenizer->pretokenizer == NULL)
+        return -1;
+    const struct nj_pretokenizer_row *row = pretokenizer_get_row(tokenizer->pretokenizer);
+    if (vocabulary_build(&tokenizer->vocabulary, &metadata, row->takes_whole_pieces, error) != 0)
         return -1;
     tokenizer->pool = pool_create();
     if (tokenizer->pool == NULL)
@@ -107,7 +110,7 @@ static int build(struct nj_tokenizer *tokenizer, const struct nj_gguf *gguf, str
     tokenizer->bos = metadata.bos;
     tokenizer->eos = metadata.eos;
     tokenizer->adds_bos = metadata.adds_bos;
-    return tokenizer_digest_compute(&metadata, pretokenizer_get_row(tokenizer->pretokenizer), tokenizer->digest, error);
+    return tokenizer_digest_compute(&metadata, row, tokenizer->digest, error);
 }
 
 struct nj_tokenizer *tokenizer_create(const struct nj_gguf *gguf, struct nj_error *error)

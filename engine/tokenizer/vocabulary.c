@@ -174,12 +174,22 @@ static int build_merges(struct nj_vocabulary *vocabulary, const struct nj_tokeni
     return status;
 }
 
+/* True for a text that plain text can become: every character of it stands for a byte. */
+static bool is_byte_level(const struct nj_text *text)
+{
+    for (size_t at = 0; at < text->length;) {
+        struct nj_utf8_part part = utf8_next(text->bytes + at, text->length - at);
+        if (byte_level_to_byte(utf8_code_point(text->bytes + at, part.length)) < 0)
+            return false;
+        at += part.length;
+    }
+    return text->length > 0;
+}
+
 /* Most pieces of ordinary text are one token. Which tokens their own bytes lead to is found out here, so that
  * such a piece takes one look-up instead of its merges. */
-static int build_whole(struct nj_vocabulary *vocabulary, struct nj_error *error)
+static int add_reached_tokens(struct nj_vocabulary *vocabulary, struct nj_error *error)
 {
-    if (text_table_create(&vocabulary->whole, vocabulary->bytes, (size_t)vocabulary->count) != 0)
-        return fail_memory(error);
     struct nj_merge_scratch scratch = {0};
     struct nj_ids ids = {0};
     int status = 0;
@@ -193,6 +203,19 @@ static int build_whole(struct nj_vocabulary *vocabulary, struct nj_error *error)
     ids_free(&ids);
     merge_scratch_free(&scratch);
     return status;
+}
+
+static int build_whole(struct nj_vocabulary *vocabulary, const struct nj_tokenizer_metadata *metadata,
+                       bool takes_whole_pieces, struct nj_error *error)
+{
+    if (text_table_create(&vocabulary->whole, vocabulary->bytes, (size_t)vocabulary->count) != 0)
+        return fail_memory(error);
+    if (!takes_whole_pieces)
+        return add_reached_tokens(vocabulary, error);
+    for (int32_t id = 0; id < vocabulary->count; id++)
+        if (vocabulary->type[id] == NJ_TOKEN_NORMAL && is_byte_level(&metadata->token[id]))
+            text_table_add(&vocabulary->whole, id);
+    return 0;
 }
 
 static int build_specials(struct nj_vocabulary *vocabulary, struct nj_error *error)
@@ -215,11 +238,11 @@ static int build_specials(struct nj_vocabulary *vocabulary, struct nj_error *err
 }
 
 int vocabulary_build(struct nj_vocabulary *vocabulary, const struct nj_tokenizer_metadata *metadata,
-                     struct nj_error *error)
+                     bool takes_whole_pieces, struct nj_error *error)
 {
     *vocabulary = (struct nj_vocabulary){0};
     if (build_tokens(vocabulary, metadata, error) != 0 || build_merges(vocabulary, metadata, error) != 0 ||
-        build_whole(vocabulary, error) != 0 || build_specials(vocabulary, error) != 0)
+        build_whole(vocabulary, metadata, takes_whole_pieces, error) != 0 || build_specials(vocabulary, error) != 0)
         return -1;
     return 0;
 }

@@ -15,14 +15,15 @@ struct nj_vocabulary {
     bool *ends_generation;
     char *arena; /* holds the bytes */
     struct nj_merges merges;
-    struct nj_text_table whole; /* the tokens that merging their own bytes gives back, by their bytes */
+    struct nj_text_table whole; /* the tokens that a piece with just their bytes becomes, by their bytes */
     struct nj_specials specials;
 };
 
-/* Builds everything; NJ_BAD_DATA for merges that do not fit the tokens. Of equal tokens, and of equal merges,
- * the last counts, as in Hugging Face's readers. The metadata is not needed afterwards. */
+/* Builds everything; NJ_BAD_DATA for merges that do not fit the tokens. takes_whole_pieces: a piece that is a
+ * normal token needs no merges that lead there (see pretokenizer.h). Of equal tokens, and of equal merges, the
+ * last counts, as in Hugging Face's readers. The metadata is not needed afterwards. */
 int vocabulary_build(struct nj_vocabulary *vocabulary, const struct nj_tokenizer_metadata *metadata,
-                     struct nj_error *error);
+                     bool takes_whole_pieces, struct nj_error *error);
 void vocabulary_destroy(struct nj_vocabulary *vocabulary); /* also after a failed build */
 
 #endif

@@ -158,7 +158,6 @@ static void test_refused_values(void **state)
                                           "min_tokens\":1",
                                           "ignore_eos\":true",
                                           "skip_special_tokens\":false",
-                                          "chat_template_kwargs\":{\"a\":1}",
                                           "response_format\":{\"type\":\"json_object\"}",
                                           "tools\":[{}]",
                                           "tool_choice\":\"auto\""};
@@ -168,6 +167,28 @@ static void test_refused_values(void **state)
         memcpy(name, refused[i], strcspn(refused[i], "\""));
         check_bad(line, "not_supported", name);
     }
+}
+
+static void test_template_variables(void **state)
+{
+    (void)state;
+    struct nj_request request;
+    struct nj_problem problem;
+    const char line[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+                        "\"chat_template_kwargs\":{\"enable_thinking\":false,\"tools\":[]}}";
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), 0);
+    assert_true(json_is_false(json_object_get(request.variables, "enable_thinking")));
+    request_free(&request);
+    const char empty[] = "{\"prompt\":\"a\",\"chat_template_kwargs\":{}}";
+    assert_int_equal(request_parse(empty, strlen(empty), &request, &problem), 0);
+    assert_null(request.variables);
+    request_free(&request);
+    check_bad("{\"prompt\":\"a\",\"chat_template_kwargs\":[]}", "invalid_request",
+              "chat_template_kwargs must be an object");
+    check_bad("{\"prompt\":\"a\",\"chat_template_kwargs\":{\"messages\":[]}}", "invalid_request",
+              "chat_template_kwargs must not hold messages");
+    check_bad("{\"prompt\":\"a\",\"chat_template_kwargs\":{\"add_generation_prompt\":false}}", "invalid_request",
+              "must not hold add_generation_prompt");
 }
 
 /* Every field with a value of every type that it cannot have. */
@@ -396,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_batch_lines),
         cmocka_unit_test(test_neutral_values),
         cmocka_unit_test(test_refused_values),
+        cmocka_unit_test(test_template_variables),
         cmocka_unit_test(test_wrong_types),
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_open_ends_stay_open),

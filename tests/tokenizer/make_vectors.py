@@ -3,8 +3,10 @@
 
     make_vectors.py synthetic ../data/synthetic > ../data/tokenizer/synthetic.tokens.jsonl
     make_vectors.py gguf MODEL.gguf             > ../data/tokenizer/smollm2.tokens.jsonl   (needs PyPI `gguf`)
+    make_vectors.py rows ../data/synthetic      > ../data/tokenizer/rows.tokens.jsonl
 
-Each line is {"text", "ids"}: text as plain text, without BOS. The texts are the same on every run.
+Each line is {"text", "ids"}, or, for `rows`, {"text"} and the ids by the name of the pre-tokenizer: text as plain
+text, without BOS. The texts are the same on every run.
 """
 
 import json
@@ -13,7 +15,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2003\u200a\u2028\u2029\u202f\u205f\u3000"
 LOOKS_LIKE_SPACE = "\u180e\u200b\u200c\u200d\u2060\ufeff\x1c\x1f\u00ad"  # not White_Space in Unicode
@@ -50,6 +52,17 @@ FIXED = [
 ]
 
 
+# What the pre-tokenizers of `rows` treat differently: digits in groups, caseless contractions, line ends.
+ROWS_FIXED = [
+    "1234567890", "a1234b56", " 123 1234", "½²³₁①Ⅷ㊿", "१२३४५", "1\u0301234", "12\n345\n", "x'S'T'RE'Ve'm'LL'd",
+    "'\u017f '\u017fa it'\u017f", "'s'S's", "!'s", " 's", "\n's", "'sit", "1's2", "...\n\n\r\n x", "!\r\n!\n\n", " \n \n  \n x",
+    "\n\n  x", "\t\tx\t\ty", "\u3000x\u3000\u3000y", "\u00a0\u00a0x\u00a0\n", "\u2028\u2029\n\u2028x", "\x85\n\x85x\x85\x85y",
+    "\u180ex\u180e\u180ey", "_x__y", "(x)((y", "-x--y", "\U0001f600x\U0001f600\U0001f600y", "\u0301x\u0301\u0301y",
+    "\x00x\x00\x00y\n\x00\n", "  (x)  ((y", "x \r y \r\n z", "\r", "\r\r", " \r ", "\n \r", "a\r\n\r\nb",
+    "1 \n2  3\n 4", "e\u0301\n", "\u1680x\u2000\u200ay", "#\n#\r#", " #\n\n #",
+]
+
+
 def long_texts() -> list[str]:
     return [
         "a" * 3000, " " * 3000, " " * 3000 + "x", "\n" * 1500, "1" * 1000, "ab" * 1500, "é" * 1000, "😀" * 700,
@@ -79,20 +92,43 @@ def random_texts(count: int) -> list[str]:
     return texts
 
 
-def make_tokenizer(tokens: list[str], merges: list[str]) -> Tokenizer:
-    vocabulary = {token: index for index, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.BPE(vocabulary, [tuple(merge.split(" ")) for merge in merges]))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
+DIGITS_THEN_BYTES = [
+    pre_tokenizers.Digits(individual_digits=True),
+    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+]
+
+
+def split_then_bytes(digits: str) -> list[pre_tokenizers.PreTokenizer]:
+    pattern = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + digits
+        + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     )
+    return [
+        pre_tokenizers.Split(Regex(pattern), behavior="isolated", invert=False),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+
+
+# As the tokenizer.json of the models that gave the rows their names have it: the steps, and ignore_merges.
+ROWS = {
+    "gpt-2": ([pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)], False),
+    "qwen2": (split_then_bytes(r"\p{N}"), False),
+    "llama-bpe": (split_then_bytes(r"\p{N}{1,3}"), True),
+}
+
+
+def make_tokenizer(
+    tokens: list[str], merges: list[str], steps: list[pre_tokenizers.PreTokenizer], ignore_merges: bool = False
+) -> Tokenizer:
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    tokenizer = Tokenizer(models.BPE(vocabulary, pairs, ignore_merges=ignore_merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     return tokenizer
 
 
 def read_vocabulary(kind: str, path: Path) -> tuple[list[str], list[str]]:
-    if kind == "synthetic":
+    if kind != "gguf":
         names = ("tokens.txt", "merges.txt")
         return tuple((path / name).read_text(encoding="utf-8").rstrip("\n").split("\n") for name in names)
     from gguf import GGUFReader
@@ -101,11 +137,22 @@ def read_vocabulary(kind: str, path: Path) -> tuple[list[str], list[str]]:
     return tuple(fields["tokenizer.ggml." + name].contents() for name in ("tokens", "merges"))
 
 
+def print_line(text: str, tokenizers: dict[str, Tokenizer]) -> None:
+    ids = {name: tokenizer.encode(text, add_special_tokens=False).ids for name, tokenizer in tokenizers.items()}
+    print(json.dumps({"text": text} | ids, separators=(",", ":")))
+
+
 def main() -> None:
-    tokenizer = make_tokenizer(*read_vocabulary(sys.argv[1], Path(sys.argv[2])))
-    for text in FIXED + long_texts() + random_texts(300):
-        ids = tokenizer.encode(text, add_special_tokens=False).ids
-        print(json.dumps({"text": text, "ids": ids}, separators=(",", ":")))
+    kind, path = sys.argv[1], Path(sys.argv[2])
+    vocabulary = read_vocabulary(kind, path)
+    if kind == "rows":
+        tokenizers = {name: make_tokenizer(*vocabulary, *row) for name, row in ROWS.items()}
+        texts = FIXED + ROWS_FIXED + random_texts(300)
+    else:
+        tokenizers = {"ids": make_tokenizer(*vocabulary, DIGITS_THEN_BYTES)}
+        texts = FIXED + long_texts() + random_texts(300)
+    for text in texts:
+        print_line(text, tokenizers)
 
 
 if __name__ == "__main__":

@@ -40,11 +40,11 @@ static struct nj_pretokenizer *open_row(const char *name)
     return pretokenizer;
 }
 
-static struct pieces split(const char *text, size_t length)
+static struct pieces split(const char *row, const char *text, size_t length)
 {
     struct pieces pieces = {0};
     struct nj_error error;
-    struct nj_pretokenizer *pretokenizer = open_row("smollm");
+    struct nj_pretokenizer *pretokenizer = open_row(row);
     struct nj_pretokenizer_scratch *scratch = pretokenizer_create_scratch(pretokenizer);
     assert_non_null(scratch);
     if (pretokenizer_split(pretokenizer, scratch, text, length, add_piece, &pieces, &error) != 0)
@@ -54,11 +54,16 @@ static struct pieces split(const char *text, size_t length)
     return pieces;
 }
 
-static void check(const char *text, const char *expected)
+static void check_row(const char *row, const char *text, const char *expected)
 {
-    struct pieces pieces = split(text, strlen(text));
+    struct pieces pieces = split(row, text, strlen(text));
     pieces.joined[pieces.length] = '\0';
     assert_string_equal(pieces.joined, expected);
+}
+
+static void check(const char *text, const char *expected)
+{
+    check_row("smollm", text, expected);
 }
 
 static void test_words_and_signs(void **state)
@@ -101,7 +106,42 @@ static void test_white_space_is_unicodes(void **state)
     check("a\xE2\x80\x8B\x1C!b", "a|\xE2\x80\x8B\x1C!|b|");
 }
 
-static void check_run(const char *unit, size_t pieces_expected)
+static void test_gpt2_keeps_numbers_whole(void **state)
+{
+    (void)state;
+    check_row("gpt-2", "a1 2345b it's  x!", "a|1| 2345|b| it|'s| | x|!|");
+    check_row("gpt-2", "a\n\nb  1", "a|\n|\n|b| | 1|");
+    check_row("phi-2", "a1 2345b", "a|1| 2345|b|");
+}
+
+static void test_qwen2(void **state)
+{
+    (void)state;
+    check_row("qwen2", "Hello, world!\n\n  x", "Hello|,| world|!\n\n| | x|");
+    check_row("qwen2", "12 3a", "1|2| |3|a|");
+    check_row("qwen2", "it'S We'LL x's", "it|'S| We|'LL| x|'s|");
+    check_row("qwen2", "'\xC5\xBF", "'\xC5\xBF|"); /* long s, a small form of S */
+    check_row("qwen2", "(x)(y", "(x|)(|y|");
+    check_row("qwen2", "a \r\n \n b", "a| \r\n \n| b|");
+    check_row("qwen2",
+              "a\xC2\xA0\xC2\x85"
+              "b\xE1\xA0\x8E!",
+              "a|\xC2\xA0|\xC2\x85"
+              "b|\xE1\xA0\x8E!|");
+}
+
+static void test_llama_groups_three_digits(void **state)
+{
+    (void)state;
+    check_row("llama-bpe", "1234567 12", "123|456|7| |12|");
+    check_row("llama-bpe",
+              "a1234\xC2\xBD\xD9\xA3"
+              "b",
+              "a|123|4\xC2\xBD\xD9\xA3|b|");
+    check_row("llama-bpe", "don'T!\n", "don|'T|!\n|");
+}
+
+static void check_row_run(const char *row, const char *unit, size_t pieces_expected)
 {
     enum { REPEATS = 1000000 };
     size_t length = strlen(unit) * REPEATS;
@@ -110,9 +150,14 @@ static void check_run(const char *unit, size_t pieces_expected)
     for (size_t i = 0; i < REPEATS; i++)
         memcpy(text + i * strlen(unit), unit, strlen(unit));
     text[length] = 'x';
-    struct pieces pieces = split(text, length + 1);
+    struct pieces pieces = split(row, text, length + 1);
     assert_int_equal(pieces.count, pieces_expected);
     free(text);
+}
+
+static void check_run(const char *unit, size_t pieces_expected)
+{
+    check_row_run("smollm", unit, pieces_expected);
 }
 
 static void test_long_runs(void **state)
@@ -125,6 +170,20 @@ static void test_long_runs(void **state)
     check_run("\xE6\x97\xA5", 1);
     check_run("!", 2);
     check_run("7", 1000001);
+}
+
+static void test_long_runs_of_llama_bpe(void **state)
+{
+    (void)state;
+    check_row_run("llama-bpe", " ", 2);
+    check_row_run("llama-bpe", "\n", 2);
+    check_row_run("llama-bpe", " \n", 2);
+    check_row_run("llama-bpe", "\n ", 2);
+    check_row_run("llama-bpe", "y", 1);
+    check_row_run("llama-bpe", "\xE3\x80\x80", 2);
+    check_row_run("llama-bpe", "!", 2);
+    check_row_run("llama-bpe", "'s", 1000001);
+    check_row_run("llama-bpe", "7", 333335);
 }
 
 static int refuse_piece(void *context, const char *piece, size_t length, struct nj_error *error)
@@ -152,12 +211,11 @@ static void test_a_failing_visitor_ends_the_split(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words_and_signs),
-        cmocka_unit_test(test_digits_stand_alone),
-        cmocka_unit_test(test_space_before_a_digit),
-        cmocka_unit_test(test_white_space_is_unicodes),
-        cmocka_unit_test(test_long_runs),
-        cmocka_unit_test(test_a_failing_visitor_ends_the_split),
+        cmocka_unit_test(test_words_and_signs),           cmocka_unit_test(test_digits_stand_alone),
+        cmocka_unit_test(test_space_before_a_digit),      cmocka_unit_test(test_white_space_is_unicodes),
+        cmocka_unit_test(test_gpt2_keeps_numbers_whole),  cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_llama_groups_three_digits), cmocka_unit_test(test_long_runs),
+        cmocka_unit_test(test_long_runs_of_llama_bpe),    cmocka_unit_test(test_a_failing_visitor_ends_the_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,9 +7,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "engine/tokenizer/output_text.h"
 #include "tests/tokenizer/token_vectors.h"
 #include "tests/tokenizer/tokenizer_file.h"
 
@@ -64,41 +62,10 @@ static void test_vectors(void **state)
     assert_true(jsonl_visit("tokenizer/smollm2.tokens.jsonl", check_line, NULL) > 400);
 }
 
-static void check_prompt(const json_t *line)
-{
-    struct nj_text rendered = json_text(line, "rendered");
-    uint8_t *is_template = malloc(rendered.length);
-    assert_non_null(is_template);
-    memset(is_template, 1, rendered.length);
-    struct nj_ids ids = {0};
-    struct nj_error error;
-    assert_int_equal(tokenizer_encode_rendered(tokenizer, rendered.bytes, is_template, rendered.length, &ids, &error),
-                     0);
-    assert_ids_equal(&ids, json_object_get(line, "prompt_ids"), rendered);
-    ids_free(&ids);
-    free(is_template);
-}
-
-static void check_answer(const json_t *line)
-{
-    const json_t *ids = json_object_get(line, "new_ids");
-    struct nj_text expected = json_text(line, "text");
-    struct nj_output_text *text = output_text_create(tokenizer, NULL, 0);
-    assert_non_null(text);
-    for (size_t i = 0; i < json_array_size(ids); i++)
-        assert_int_equal(output_text_append(text, (int32_t)json_integer_value(json_array_get(ids, i))), 0);
-    assert_int_equal(output_text_finish(text), 0);
-    struct nj_text got = output_text_get(text);
-    assert_int_equal(got.length, expected.length);
-    assert_memory_equal(got.bytes, expected.bytes, got.length);
-    output_text_destroy(text);
-}
-
 static void check_greedy(void *context, const json_t *line)
 {
     (void)context;
-    check_prompt(line);
-    check_answer(line);
+    check_chat(tokenizer, line);
 }
 
 static void test_reference_chats(void **state)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/tokenizer/output_text.h"
+
 int jsonl_visit(const char *name, line_visitor visit, void *context)
 {
     char path[4096];
@@ -88,4 +90,40 @@ void check_vector(const struct nj_tokenizer *tokenizer, const json_t *line, cons
     if (!lossy || has_every_byte(tokenizer, text))
         assert_bytes_equal(tokenizer, &ids, text);
     ids_free(&ids);
+}
+
+static void check_prompt(const struct nj_tokenizer *tokenizer, const json_t *line)
+{
+    struct nj_text rendered = json_text(line, "rendered");
+    uint8_t *is_template = malloc(rendered.length);
+    assert_non_null(is_template);
+    memset(is_template, 1, rendered.length);
+    struct nj_ids ids = {0};
+    struct nj_error error;
+    assert_int_equal(tokenizer_encode_rendered(tokenizer, rendered.bytes, is_template, rendered.length, &ids, &error),
+                     0);
+    assert_ids_equal(&ids, json_object_get(line, "prompt_ids"), rendered);
+    ids_free(&ids);
+    free(is_template);
+}
+
+static void check_answer(const struct nj_tokenizer *tokenizer, const json_t *line)
+{
+    const json_t *ids = json_object_get(line, "new_ids");
+    struct nj_text expected = json_text(line, "text");
+    struct nj_output_text *text = output_text_create(tokenizer, NULL, 0);
+    assert_non_null(text);
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        assert_int_equal(output_text_append(text, (int32_t)json_integer_value(json_array_get(ids, i))), 0);
+    assert_int_equal(output_text_finish(text), 0);
+    struct nj_text got = output_text_get(text);
+    assert_int_equal(got.length, expected.length);
+    assert_memory_equal(got.bytes, expected.bytes, got.length);
+    output_text_destroy(text);
+}
+
+void check_chat(const struct nj_tokenizer *tokenizer, const json_t *line)
+{
+    check_prompt(tokenizer, line);
+    check_answer(tokenizer, line);
 }

@@ -20,4 +20,8 @@ void assert_ids_equal(const struct nj_ids *ids, const json_t *expected, struct n
  * `lossy` vocabulary lacks some bytes: for texts with one of them the second comparison is left out. */
 void check_vector(const struct nj_tokenizer *tokenizer, const json_t *line, const char *key, bool lossy);
 
+/* A line {"rendered", "prompt_ids", "new_ids", "text"}: the ids of the rendered chat, every byte of it the
+ * template's, and the text of the answer's ids. */
+void check_chat(const struct nj_tokenizer *tokenizer, const json_t *line);
+
 #endif

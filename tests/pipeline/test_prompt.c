@@ -1,0 +1,140 @@
+/* The variables of a request's chat template: they reach it, and they are part of what the request is. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/prompt.h"
+#include "tests/pipeline/cmocka_headers.h"
+#include "tests/pipeline/job_fixture.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/synthetic/synthetic_model.h"
+
+struct prompts {
+    struct nj_model *model;
+    struct nj_prompt_encoder *encoder;
+};
+
+/* The template writes the variable `style`, then the messages. */
+static void open_prompts(struct job_fixture *fixture, bool as_chat, struct prompts *out)
+{
+    static const char source[] = "{{ style | default('plain') }}{% for m in messages %}|{{ m.content }}{% endfor %}";
+    struct nj_error error;
+    struct nj_synthetic_shape shape = synthetic_shape_small();
+    char *path = temporary_path(fixture->directory, "template.jinja");
+    temporary_write_file(path, source, strlen(source));
+    assert_int_equal(synthetic_model_write(&shape, NJ_TEST_DATA "/synthetic", path, fixture->model, &error), 0);
+    free(path);
+    struct nj_model_options options = {.path = fixture->model, .cache_directory = fixture->cache};
+    struct nj_prompt_options encoding = {.as_chat = as_chat};
+    out->model = model_open(&options, &error);
+    if (out->model == NULL)
+        fail_msg("%s", error.message);
+    out->encoder = prompt_encoder_create(out->model, &encoding, &error);
+    assert_non_null(out->encoder);
+}
+
+static void close_prompts(struct prompts *prompts)
+{
+    prompt_encoder_destroy(prompts->encoder);
+    model_close(prompts->model);
+}
+
+/* The prompt of a line with these fields, as text, and its digest. */
+static struct nj_digest encode(struct prompts *prompts, const char *fields, char *text, size_t capacity)
+{
+    char line[512];
+    struct nj_request request;
+    struct nj_problem problem;
+    struct nj_encoded_prompt encoded;
+    struct nj_error error;
+    snprintf(line, sizeof line, "{%s}", fields);
+    if (request_parse(line, strlen(line), &request, &problem) != 0 ||
+        prompt_encode(prompts->encoder, &request, &encoded, &problem, &error) != 0)
+        fail_msg("%s: %s", line, problem.message);
+    size_t used = 0;
+    for (int32_t i = 0; i < encoded.count; i++) {
+        struct nj_text bytes = tokenizer_token_bytes(prompts->model->tokenizer, encoded.tokens[i]);
+        assert_true(used + bytes.length < capacity);
+        memcpy(text + used, bytes.bytes, bytes.length);
+        used += bytes.length;
+    }
+    text[used] = '\0';
+    request_free(&request);
+    return encoded.digest;
+}
+
+#define MESSAGES "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+
+static void test_variables_reach_the_template(void **state)
+{
+    struct prompts prompts;
+    char text[256];
+    open_prompts(*state, false, &prompts);
+    encode(&prompts, MESSAGES, text, sizeof text);
+    assert_string_equal(text, "plain|hi");
+    encode(&prompts, MESSAGES ",\"chat_template_kwargs\":{\"style\":\"short\"}", text, sizeof text);
+    assert_string_equal(text, "short|hi");
+    close_prompts(&prompts);
+}
+
+/* Variables that change no token are still another request; their order and an empty object are not. */
+static void test_variables_belong_to_the_digest(void **state)
+{
+    static const char *const kwargs[] = {"", "{\"a\":1}", "{\"a\":2}", "{\"a\":1,\"b\":{\"c\":1,\"d\":2}}"};
+    enum { KINDS = sizeof kwargs / sizeof kwargs[0] };
+    struct prompts prompts;
+    struct nj_digest digest[KINDS];
+    char text[256], fields[256];
+    open_prompts(*state, false, &prompts);
+    for (int i = 0; i < KINDS; i++) {
+        snprintf(fields, sizeof fields, MESSAGES "%s%s", i > 0 ? ",\"chat_template_kwargs\":" : "", kwargs[i]);
+        digest[i] = encode(&prompts, fields, text, sizeof text);
+        assert_string_equal(text, "plain|hi");
+        for (int j = 0; j < i; j++)
+            assert_false(digest_equal(digest[i], digest[j]));
+    }
+    struct nj_digest again =
+        encode(&prompts, "\"chat_template_kwargs\":{\"b\":{\"d\":2,\"c\":1},\"a\":1}," MESSAGES, text, sizeof text);
+    assert_true(digest_equal(again, digest[KINDS - 1]));
+    again = encode(&prompts, MESSAGES ",\"chat_template_kwargs\":{}", text, sizeof text);
+    assert_true(digest_equal(again, digest[0]));
+    close_prompts(&prompts);
+}
+
+static void test_raw_prompts_have_no_variables(void **state)
+{
+    static const char line[] = "{\"prompt\":\"hi\",\"chat_template_kwargs\":{\"style\":\"short\"}}";
+    struct prompts prompts;
+    struct nj_request request;
+    struct nj_problem problem;
+    struct nj_encoded_prompt encoded;
+    struct nj_error error;
+    open_prompts(*state, false, &prompts);
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), 0);
+    assert_int_equal(prompt_encode(prompts.encoder, &request, &encoded, &problem, &error), 1);
+    assert_string_equal(problem.code, "invalid_request");
+    assert_non_null(strstr(problem.message, "chat_template_kwargs needs messages"));
+    request_free(&request);
+    close_prompts(&prompts);
+}
+
+static void test_variables_with_as_chat(void **state)
+{
+    struct prompts prompts;
+    char text[256];
+    open_prompts(*state, true, &prompts);
+    encode(&prompts, "\"prompt\":\"hi\",\"chat_template_kwargs\":{\"style\":\"short\"}", text, sizeof text);
+    assert_string_equal(text, "short|hi");
+    close_prompts(&prompts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_variables_reach_the_template, job_fixture_set_up, job_fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_variables_belong_to_the_digest, job_fixture_set_up, job_fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_raw_prompts_have_no_variables, job_fixture_set_up, job_fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_variables_with_as_chat, job_fixture_set_up, job_fixture_tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
