@@ -263,6 +263,36 @@ static int open_member(struct nj_archive_reader *reader, struct archive_entry *e
     return reader->member != NULL ? 1 : -1;
 }
 
+/* A tar ends in blocks of zeros. One that was cut between two members lacks them, and libarchive does not mind; where
+ * it is compressed, the compressor's own end tells. */
+static int check_tar_end(struct nj_archive_reader *reader, struct nj_error *error)
+{
+    char block[512];
+    int64_t end = archive_filter_bytes(reader->archive, 0) - (int64_t)sizeof block;
+    if ((archive_format(reader->archive) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR ||
+        archive_filter_count(reader->archive) > 1 || reader->bytes != reader->file || end < 0)
+        return 0;
+    if (reader->file->kind->seek(reader->file, end, SEEK_SET) < 0)
+        return error_set(error, NJ_IO_FAILED, "seek failed: %s", strerror(errno));
+    for (size_t done = 0, got; done < sizeof block; done += got) {
+        if (byte_source_read(reader->file, block + done, sizeof block - done, &got, error) != 0)
+            return -1;
+        bool zeros = got > 0;
+        for (size_t i = 0; i < got; i++)
+            zeros = zeros && block[done + i] == 0;
+        if (!zeros)
+            return error_set(error, NJ_BAD_DATA, "the archive has no end: it was cut behind a member; get it again");
+    }
+    return 0;
+}
+
+static int check_end(struct nj_archive_reader *reader, struct nj_error *error)
+{
+    if (check_tar_end(reader, error) != 0)
+        return -1;
+    return reader->matching > 0 ? 0 : error_set(error, NJ_NO_INPUT, "the archive holds no .jsonl or .jsonl.gz file");
+}
+
 int archive_reader_next(struct nj_archive_reader *reader, const char **name, struct nj_error *error)
 {
     byte_source_close(reader->member);
@@ -270,12 +300,12 @@ int archive_reader_next(struct nj_archive_reader *reader, const char **name, str
     for (;;) {
         struct archive_entry *entry;
         int code = archive_read_next_header(reader->archive, &entry);
-        if (code == ARCHIVE_EOF && reader->matching > 0)
-            return 0;
         int opened;
-        if (code == ARCHIVE_EOF) /* a warning is about a name's characters, and those are looked at below */
-            opened = error_set(error, NJ_NO_INPUT, "the archive holds no .jsonl or .jsonl.gz file");
-        else if (code != ARCHIVE_OK && code != ARCHIVE_WARN)
+        if (code == ARCHIVE_EOF && check_end(reader, error) == 0)
+            return 0;
+        if (code == ARCHIVE_EOF)
+            opened = -1;
+        else if (code != ARCHIVE_OK && code != ARCHIVE_WARN) /* a warning is about a name's characters: see below */
             opened = fail_archive(reader, error);
         else
             opened = open_member(reader, entry, error);

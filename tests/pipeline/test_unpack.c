@@ -1,6 +1,7 @@
 /* gzip streams and archives: what is read, what is passed over, what is refused. */
 #include <archive.h>
 #include <archive_entry.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -285,6 +286,11 @@ static void test_refused_archives(void **state)
     const struct member none[] = {{"a.txt", text, TEXT_BYTES, false}};
     write_archive(archive_write_set_format_ustar, NULL, none, 1);
     assert_int_equal(read_all(&NJ_UNPACK_LIMITS, &error), NJ_NO_INPUT);
+    const struct member two[] = {{"a.jsonl", text, 1024, false}, {"b.jsonl", text, 1024, false}};
+    write_archive(archive_write_set_format_ustar, NULL, two, 2);
+    assert_int_equal(truncate(path, 512 + 1024), 0); /* between two members */
+    assert_int_equal(read_all(&NJ_UNPACK_LIMITS, &error), NJ_BAD_DATA);
+    assert_non_null(strstr(error.message, "it was cut behind a member"));
     static const set_option filters[] = {NULL, archive_write_add_filter_gzip, archive_write_add_filter_xz,
                                          archive_write_add_filter_zstd};
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
@@ -298,6 +304,38 @@ static void test_refused_archives(void **state)
     assert_int_equal(read_all(&NJ_UNPACK_LIMITS, &error), NJ_BAD_DATA);
 }
 
+/* Any byte changed: the answer is the members or one of the two codes. */
+static void test_changed_archives(void **state)
+{
+    (void)state;
+    static const struct {
+        set_option format, filter;
+    } kinds[] = {{archive_write_set_format_pax, NULL},
+                 {archive_write_set_format_ustar, archive_write_add_filter_xz},
+                 {archive_write_set_format_ustar, archive_write_add_filter_zstd},
+                 {archive_write_set_format_zip, NULL}};
+    struct nj_error error;
+    char content[1 << 15], packed[PACKED_MOST];
+    const struct member members[] = {{"a.jsonl", text, 600, false},
+                                     {"b.jsonl.gz", packed, pack(text, 500, packed), false}};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++) {
+        write_archive(kinds[kind].format, kinds[kind].filter, members, 2);
+        FILE *file = fopen(path, "rb");
+        assert_non_null(file);
+        size_t length = fread(content, 1, sizeof content, file), refused = 0;
+        fclose(file);
+        for (size_t i = 0; i < length; i++) {
+            content[i] ^= (char)(1 << i % 8);
+            temporary_write_file(path, content, length);
+            content[i] ^= (char)(1 << i % 8);
+            enum nj_code code = read_all(&NJ_UNPACK_LIMITS, &error);
+            assert_true(code == NJ_OK || code == NJ_BAD_DATA || code == NJ_NO_INPUT);
+            refused += code != NJ_OK;
+        }
+        assert_true(refused > 100);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_directory, remove_directory)
 
 int main(void)
@@ -305,7 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_gzip_members_and_padding), TEST(test_gzip_damage),         TEST(test_stop_flag),
         TEST(test_formats_and_names),        TEST(test_members_may_be_left), TEST(test_limits),
-        TEST(test_refused_archives),
+        TEST(test_refused_archives),         TEST(test_changed_archives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
