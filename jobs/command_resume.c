@@ -11,6 +11,7 @@ int command_resume(struct nj_context *context, const struct nj_arguments *argume
         return console_report(&context->console, &error);
     struct nj_job_options options = *stored;
     options.output_directory = directory;
+    options.resume = true;
     options.slurm_job_id = context->environment.slurm_job_id;
     if (options.cache_directory == NULL)
         options.cache_directory = context->environment.cache_directory;

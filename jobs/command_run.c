@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "jobs/commands.h"
 
 static int run_check(const struct nj_context *context, const struct nj_arguments *arguments, struct nj_error *error)
@@ -9,16 +7,12 @@ static int run_check(const struct nj_context *context, const struct nj_arguments
     if (arguments->output == NULL)
         return error_set(error, NJ_BAD_USAGE, "no output directory given; add -o DIR");
     if (arguments->operand_count == 0)
-        return error_set(error, NJ_BAD_USAGE, "no input given; name .jsonl files or directories of them");
+        return error_set(error, NJ_BAD_USAGE,
+                         "no input given; name .jsonl files or directories of them, or - for standard input");
     if (arguments->cache_directory == NULL && context->environment.cache_directory[0] == '\0')
         return error_set(error, NJ_BAD_USAGE,
                          "no cache directory: neither XDG_CACHE_HOME nor HOME is set; add "
                          "--cache-dir DIR");
-    for (size_t i = 0; i < arguments->operand_count; i++) {
-        if (strcmp(arguments->operands[i], "-") == 0)
-            return error_set(error, NJ_BAD_USAGE,
-                             "standard input cannot be read yet; save it to a file (a file named - is ./-)");
-    }
     return 0;
 }
 

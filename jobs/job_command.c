@@ -125,14 +125,29 @@ static void job_tell_end(struct nj_context *context, const struct nj_job_run *ru
     console_note(console, "in order  %s", command);
 }
 
-static void job_tell_interruption(struct nj_context *context, const struct nj_job_run *run, int signal_number)
+/* Standard input that was not read to its end is not in the job's copy. */
+static bool job_needs_input_again(const struct nj_job_run *run, const struct nj_job_options *options)
+{
+    for (size_t i = 0; i < options->input_count; i++) {
+        if (strcmp(options->inputs[i], "-") == 0)
+            return run->last.phase == NJ_PHASE_INDEX && !options->resume;
+    }
+    return false;
+}
+
+static void job_tell_interruption(struct nj_context *context, const struct nj_job_run *run,
+                                  const struct nj_job_options *options, int signal_number)
 {
     char command[COMMAND_BYTES];
     const char *name = signal_number > 0 ? sigabbrev_np(signal_number) : NULL;
     job_spell_command(context, "resume", run->output_directory, command, sizeof command);
     console_note(run->console, "interrupted%s%s: %" PRIu64 " of %" PRIu64 " requests have a record, all is saved",
                  name != NULL ? " by SIG" : "", name != NULL ? name : "", run->last.requests_done, run->last.requests);
-    console_note(run->console, "to go on: %s", command);
+    if (job_needs_input_again(run, options))
+        console_note(run->console,
+                     "to go on: the same command with the same standard input, which was not read to its end");
+    else
+        console_note(run->console, "to go on: %s", command);
 }
 
 int job_command_run(struct nj_context *context, const struct nj_job_options *options, bool is_quiet)
@@ -149,7 +164,7 @@ int job_command_run(struct nj_context *context, const struct nj_job_options *opt
     int status = job_run(options, &callbacks, stop, &summary, &error);
     progress_close(&run.display);
     if (status != 0 && error.code == NJ_INTERRUPTED) {
-        job_tell_interruption(context, &run, atomic_load(stop));
+        job_tell_interruption(context, &run, options, atomic_load(stop));
         return NJ_INTERRUPTED;
     }
     if (status != 0)

@@ -21,7 +21,8 @@ struct nj_command {
 static const struct nj_command commands[] = {
     {"run", NJ_FOR_RUN, command_run, "-m MODEL -o DIR [OPTIONS] INPUT...",
      "answer every request of the input files, or go on where an earlier run stopped",
-     "Answers every request of the INPUT files (.jsonl, or directories of them) and keeps the answers in DIR.\n"
+     "Answers every request of the INPUT files and keeps the answers in DIR. An INPUT is a .jsonl or .jsonl.gz file,\n"
+     "a directory of them, a tar (.gz, .xz, .zst) or zip archive of them, or - for standard input.\n"
      "The same command continues an interrupted job.\n",
      "run -m model.gguf -o night prompts.jsonl"},
     {"resume", NJ_FOR_RESUME, command_resume, "DIR [OPTIONS]", "go on with the job in a directory",

@@ -13,7 +13,7 @@
 /* What identifies the work. Written to job.json when the job is made; `resume DIR` reads it back. */
 struct nj_job_options {
     const char *model_path;
-    const char *const *inputs; /* .jsonl files and directories of them */
+    const char *const *inputs; /* as input_open takes them */
     size_t input_count;
     const char *output_directory;
     bool as_chat;     /* raw prompts become one user message */
@@ -26,6 +26,7 @@ struct nj_job_options {
     uint64_t kv_memory_bytes; /* 0: default */
     const char *kernels;      /* NULL: auto */
     const char *cache_directory;
+    bool resume; /* without the input: standard input, compressed files and archives come from the job's copy */
     const char *slurm_job_id; /* named in the lock and in runs.jsonl; NULL: none. Not read back by resume */
 };
 

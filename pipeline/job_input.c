@@ -117,7 +117,7 @@ static int build_index(struct nj_job *job, struct nj_error *error)
     if (writer != NULL && job->index == NULL)
         error_set(error, NJ_INTERNAL, "out of memory");
     else if (writer != NULL && index_build(&build, &job->totals, error) == 0 &&
-             compare_with_last(job, path, error) == 0)
+             compare_with_last(job, path, error) == 0 && input_commit_spool(job->input, error) == 0)
         result = index_writer_commit(writer, job->input, error);
     index_writer_destroy(writer);
     free(path);

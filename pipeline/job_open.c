@@ -34,7 +34,7 @@ static int make_paths(struct nj_job *job, struct nj_error *error)
     if (job->inputs == NULL)
         return error_set(error, NJ_INTERNAL, "out of memory");
     for (size_t i = 0; i < options->input_count; i++) {
-        job->inputs[i] = input_absolute_path(options->inputs[i], error);
+        job->inputs[i] = input_argument_path(options->inputs[i], error);
         if (job->inputs[i] == NULL)
             return -1;
     }
@@ -116,15 +116,41 @@ static int open_runs(struct nj_job *job, struct nj_error *error)
     return runs_append_start(job->runs, &settings, error);
 }
 
+/* Before anything is made, so that a wrong path leaves nothing behind. Compressed files may be gone if there may be
+ * a copy of them. */
+static int open_input(struct nj_job *job, struct nj_error *error)
+{
+    const struct nj_job_options *options = job->options;
+    char *path = output_path(job->directory, "spool/spool.bin", error);
+    if (path == NULL)
+        return -1;
+    bool copied = access(path, F_OK) == 0;
+    free(path);
+    job->input = copied ? input_open_copied(options->inputs, options->input_count, error)
+                        : input_open(options->inputs, options->input_count, error);
+    return job->input != NULL ? 0 : -1;
+}
+
+/* The spool belongs to the job, so this waits for the lock and for job.json. */
+static int use_spool(struct nj_job *job, struct nj_error *error)
+{
+    enum nj_input_run run = job->options->resume ? NJ_RUN_RESUME : job->stored.root != NULL ? NJ_RUN_AGAIN : NJ_RUN_NEW;
+    if (input_use_spool(job->input, job->directory, run, job->stop, error) != 0)
+        return -1;
+    if (input_reads_copy(job->input))
+        job_say(job, "the job's copy of its input is used (%s/spool)", job->directory);
+    return 0;
+}
+
 int job_open(struct nj_job *job, struct nj_error *error)
 {
     if (make_paths(job, error) != 0)
         return -1;
-    job->input = input_open(job->options->inputs, job->options->input_count, error);
-    if (job->input == NULL || open_model(job, error) != 0 || output_prepare(job->directory, error) != 0)
+    if (open_input(job, error) != 0 || open_model(job, error) != 0 || output_prepare(job->directory, error) != 0)
         return -1;
     job->lock = lock_take(job->directory, job->options->slurm_job_id, error);
-    if (job->lock == NULL || join_job(job, error) != 0 || output_take_reserve(job->directory, error) != 0)
+    if (job->lock == NULL || join_job(job, error) != 0 || use_spool(job, error) != 0 ||
+        output_take_reserve(job->directory, error) != 0)
         return -1;
     return open_runs(job, error);
 }

@@ -81,7 +81,7 @@ class Usage(Workspace):
         self.check(["run", "-o", "out", "in.jsonl"], 64, "-m")
         self.check(["run", "-m", self.model, "in.jsonl"], 64, "-o")
         self.check(["run", "-m", self.model, "-o", "out"], 64, "input")
-        self.check(["run", "-m", self.model, "-o", "out", "-"], 64, "standard input")
+        self.check(["run", "-m", self.model, "-o", "out", "-", "-"], 64, "standard input")
         for command in ("resume", "status", "export"):
             self.check([command], 64, "directory")
             self.check([command, "a", "b"], 64, "one job directory")

@@ -72,15 +72,17 @@ class Workspace(unittest.TestCase):
             environment.update(faults, LD_PRELOAD=FAULTS)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
-        process = subprocess.Popen(self.command(*words), env=environment, cwd=self.root,
-                                   stdin=subprocess.DEVNULL, **options)
+        options.setdefault("stdin", subprocess.DEVNULL)
+        process = subprocess.Popen(self.command(*words), env=environment, cwd=self.root, **options)
         self.addCleanup(finish, process)
         return process
 
-    def nightjar(self, *words, code=0, timeout=240, **options):
+    def nightjar(self, *words, code=0, timeout=240, input=None, **options):
         """Runs nightjar to its end and checks the exit code (one number or several; None: any)."""
+        if input is not None:
+            options["stdin"] = subprocess.PIPE
         process = self.start(*words, **options)
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(input=input, timeout=timeout)
         finished = subprocess.CompletedProcess(words, process.returncode, out or b"", (err or b"").decode())
         accepted = (code,) if isinstance(code, int) else code
         if accepted is not None:
@@ -131,7 +133,7 @@ def finish(process):
     if process.poll() is None:
         process.kill()
     process.wait()
-    for stream in (process.stdout, process.stderr):
+    for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             stream.close()
 
