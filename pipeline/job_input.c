@@ -6,6 +6,7 @@
 
 #include "pipeline/job_state.h"
 #include "pipeline/output.h"
+#include "pipeline/status_file.h"
 
 enum { EXAMPLES_MOST = 3, ID_HASH_BITS = 64, STOP_ENTRIES = 64, RECORD_BYTES_GUESS = 256, TOKEN_BYTES_GUESS = 6 };
 
@@ -117,7 +118,8 @@ static int build_index(struct nj_job *job, struct nj_error *error)
     if (writer != NULL && job->index == NULL)
         error_set(error, NJ_INTERNAL, "out of memory");
     else if (writer != NULL && index_build(&build, &job->totals, error) == 0 &&
-             compare_with_last(job, path, error) == 0 && input_commit_spool(job->input, error) == 0)
+             compare_with_last(job, path, error) == 0 && job_file_write(job->directory, &job->file, error) == 0 &&
+             input_commit_spool(job->input, error) == 0)
         result = index_writer_commit(writer, job->input, error);
     index_writer_destroy(writer);
     free(path);
@@ -369,13 +371,26 @@ static int check_space(const struct nj_job *job, struct nj_error *error)
     return 0;
 }
 
+/* What the last run's status says is true until the logs are read, and stays so if this run is refused before. */
+static struct nj_job_progress last_progress(const struct nj_job *job)
+{
+    struct nj_job_status last;
+    return status_file_read(job->directory, &last) > 0 ? last.progress : (struct nj_job_progress){0};
+}
+
 int job_read_input(struct nj_job *job, struct nj_error *error)
 {
+    const struct nj_job_progress last = last_progress(job);
+    job->progress = last;
     job->progress.phase = NJ_PHASE_INDEX;
     job->status_seconds = job->synced_seconds = job->checkpoint_seconds = job_clock();
-    if (job_write_status(job, "running", NJ_OK, error) != 0 || build_index(job, error) != 0)
+    if (job_write_status(job, "running", NJ_OK, error) != 0)
         return -1;
-    job->progress.requests = job->totals.requests;
+    if (build_index(job, error) != 0) {
+        job->progress = last;
+        return -1;
+    }
+    job->progress = (struct nj_job_progress){.phase = NJ_PHASE_INDEX, .requests = job->totals.requests};
     job->estimate.prompt_tokens = job->totals.prompt_tokens;
     job->estimate.most_new_tokens = job->totals.most_new_tokens;
     int has_checkpoint = read_checkpoint(job, error);

@@ -84,7 +84,9 @@ static void describe_job(struct nj_job *job)
     file->job_digest = prompt_digest_job(job->examiner.encoder, model, KV_TYPE, NJ_ARITHMETIC_VERSION);
 }
 
-/* Compares with job.json, or makes it. What was fixed when the job began stays: its time and the model's name. */
+/* Compares with job.json, or makes it. What was fixed when the job began stays: its time and the model's name. A
+ * job.json that is there is replaced only when the input has been compared too (job_read_input): a run that is
+ * refused must leave the job as it was. */
 static int join_job(struct nj_job *job, struct nj_error *error)
 {
     describe_job(job);
@@ -100,7 +102,7 @@ static int join_job(struct nj_job *job, struct nj_error *error)
     prompt_encoder_set_job(job->examiner.encoder, job->file.job_digest, job->file.options.job_time);
     job->record_context = (struct nj_record_context){
         .job_digest = job->file.job_digest, .model_name = job->file.model_name, .job_time = job->file.options.job_time};
-    return job_file_write(job->directory, &job->file, error);
+    return found > 0 ? 0 : job_file_write(job->directory, &job->file, error);
 }
 
 static int open_runs(struct nj_job *job, struct nj_error *error)

@@ -230,6 +230,41 @@ static void test_changed_and_removed_lines(void **state)
     free(before);
 }
 
+/* A run that is refused for its input leaves the job as it was: its options, its status, its way on. */
+static void test_refused_run_changes_nothing(void **state)
+{
+    struct job_fixture *fixture = *state;
+    struct nj_job_status before, after;
+    struct nj_error error;
+    char *other = temporary_path(fixture->directory, "other.jsonl");
+    const char line[] = "{\"id\": \"other\", \"prompt\": \"Something else\", \"max_tokens\": 4}\n";
+    const char *const others[] = {other};
+    temporary_write_file(other, line, sizeof line - 1);
+    write_input(fixture);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    char *job_before = job_fixture_read(fixture, "job.json");
+    assert_int_equal(job_status(fixture->output, &before, &error), 0);
+
+    const struct nj_job_options options = fixture->options;
+    fixture->options.inputs = others;
+    fixture->options.token_budget = 16;
+    assert_int_equal(job_fixture_run(fixture), NJ_BAD_DATA);
+    assert_non_null(strstr(fixture->error.message, "removed"));
+    char *job_after = job_fixture_read(fixture, "job.json");
+    assert_string_equal(job_before, job_after);
+    assert_int_equal(job_status(fixture->output, &after, &error), 0);
+    assert_int_equal(after.progress.requests, before.progress.requests);
+    assert_int_equal(after.progress.requests_done, before.progress.requests_done);
+    assert_int_equal(after.progress.requests_failed, before.progress.requests_failed);
+
+    fixture->options = options;
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_int_equal(fixture->summary.computed_now, 0);
+    free(job_before);
+    free(job_after);
+    free(other);
+}
+
 /* A line that was bad may be repaired: its request is answered. */
 static void test_repaired_line(void **state)
 {
@@ -385,6 +420,7 @@ int main(void)
         TEST(test_damaged_job_file),
         TEST(test_added_lines),
         TEST(test_changed_and_removed_lines),
+        TEST(test_refused_run_changes_nothing),
         TEST(test_repaired_line),
         TEST(test_max_tokens_may_change),
         TEST(test_order_may_change),
