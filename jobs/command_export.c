@@ -125,7 +125,7 @@ int command_export(struct nj_context *context, const struct nj_arguments *argume
     export_close(&target);
     if (status == 0)
         return NJ_OK;
-    if (error.code != NJ_INTERRUPTED)
+    if (error.code != NJ_INTERRUPTED || missing == 0)
         return console_report(&context->console, &error);
     console_note(&context->console, "the export is partial: %" PRIu64 " requests have no record yet", missing);
     return NJ_INTERRUPTED;

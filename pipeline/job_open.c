@@ -148,6 +148,9 @@ int job_open(struct nj_job *job, struct nj_error *error)
 {
     if (make_paths(job, error) != 0)
         return -1;
+    /* Opening a model for the first time takes minutes: who would wait for the directory in vain is told before. */
+    if (lock_check_free(job->directory, error) != 0)
+        return -1;
     if (open_input(job, error) != 0 || open_model(job, error) != 0 || output_prepare(job->directory, error) != 0)
         return -1;
     job->lock = lock_take(job->directory, job->options->slurm_job_id, error);

@@ -66,6 +66,12 @@ static int write_holder(int fd, const char *path, const char *slurm_job_id, stru
     return result;
 }
 
+static int fail_in_use(const char *directory, const char *holder, struct nj_error *error)
+{
+    error_set(error, NJ_CANT_CREATE, "the output directory is in use by %s: wait for it, or stop it first", holder);
+    return error_at(error, directory, 0, -1);
+}
+
 struct nj_lock *lock_take(const char *directory, const char *slurm_job_id, struct nj_error *error)
 {
     struct nj_lock *lock = malloc(sizeof *lock);
@@ -84,9 +90,7 @@ struct nj_lock *lock_take(const char *directory, const char *slurm_job_id, struc
     if (fcntl(lock->fd, F_OFD_SETLK, &request) != 0) {
         if (errno == EAGAIN || errno == EACCES) {
             describe_holder(lock->fd, holder, sizeof holder);
-            error_set(error, NJ_CANT_CREATE, "the output directory is in use by %s: wait for it, or stop it first",
-                      holder);
-            error_at(error, directory, 0, -1);
+            fail_in_use(directory, holder, error);
         } else {
             fail_errno(error, "locking", path);
         }
@@ -133,4 +137,11 @@ int lock_find_holder(const char *directory, char *holder, size_t holder_bytes, s
         close(fd);
     free(path);
     return result;
+}
+
+int lock_check_free(const char *directory, struct nj_error *error)
+{
+    char holder[256];
+    int held = lock_find_holder(directory, holder, sizeof holder, error);
+    return held > 0 ? fail_in_use(directory, holder, error) : held;
 }

@@ -288,6 +288,12 @@ class Jobs(Workspace):
         missing = int(re.search(r"partial: (\d+) requests", exported.stderr).group(1))
         self.assertEqual(len(records) + missing, 3000)
 
+    def test_export_without_index(self):
+        self.nightjar(*self.job("lost-index", self.small))
+        os.remove(self.path("lost-index", "index.bin"))
+        exported = self.nightjar("export", self.path("lost-index"), code=75)
+        self.assertIn("has not read its input to the end", exported.stderr)
+
     def test_finished_job(self):
         self.nightjar(*self.job("done", self.small))
         status = self.status("done")

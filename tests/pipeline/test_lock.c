@@ -62,12 +62,16 @@ static void test_second_process_is_refused(void **state)
     struct nj_error error;
     char holder[256], wanted[64];
     assert_int_equal(lock_find_holder(directory, holder, sizeof holder, &error), 0);
+    assert_int_equal(lock_check_free(directory, &error), 0);
     pid_t child = hold_lock();
     snprintf(wanted, sizeof wanted, "pid %ld, Slurm job job-77", (long)child);
     assert_null(lock_take(directory, NULL, &error));
     assert_int_equal(error.code, NJ_CANT_CREATE);
     assert_non_null(strstr(error.message, wanted));
     assert_int_equal(lock_find_holder(directory, holder, sizeof holder, &error), 1);
+    assert_int_equal(lock_check_free(directory, &error), -1);
+    assert_int_equal(error.code, NJ_CANT_CREATE);
+    assert_non_null(strstr(error.message, holder));
     assert_non_null(strstr(holder, wanted));
     assert_memory_equal(holder, "host ", 5);
     end_child(child);
