@@ -1,18 +1,23 @@
 #include "kernels/matrix.h"
 
 enum {
-    U4_BLOCK_BYTES = NJ_STRIP_ROWS * NJ_GROUP_COLS / 2,
-    S8_BLOCK_BYTES = NJ_STRIP_ROWS * NJ_GROUP_COLS,
-    HALVES_BYTES = NJ_STRIP_ROWS * 2 /* one half per row */
+    HALVES_BYTES = NJ_STRIP_ROWS * 2, /* one half per row */
+    BIT_BYTES = NJ_STRIP_ROWS * NJ_GROUP_COLS / 8
 };
 
+/* Integer kinds whose scales stand behind every group of 32 columns. */
+#define NJ_GROUP_KIND(bits_, zero_point_, has_minimum_)                                                                \
+    .bits = (bits_), .zero_point = (zero_point_), .has_minimum = (has_minimum_), .quant_bytes = (bits_)*BIT_BYTES,     \
+    .block_bytes = (bits_)*BIT_BYTES + (1 + (has_minimum_)) * HALVES_BYTES
+
 static const struct nj_matrix_kind_info kind_infos[NJ_KIND_COUNT] = {
-    [NJ_KIND_U4_ZERO8] = {.name = "u4_zero8", .block_bytes = U4_BLOCK_BYTES + HALVES_BYTES},
-    [NJ_KIND_U4_MIN] = {.name = "u4_min", .block_bytes = U4_BLOCK_BYTES + 2 * HALVES_BYTES},
-    [NJ_KIND_S8] = {.name = "s8", .block_bytes = S8_BLOCK_BYTES + HALVES_BYTES},
+    [NJ_KIND_U4_ZERO8] = {.name = "u4_zero8", NJ_GROUP_KIND(4, 8, 0)},
+    [NJ_KIND_U4_MIN] = {.name = "u4_min", NJ_GROUP_KIND(4, 0, 1)},
+    [NJ_KIND_S8] = {.name = "s8", NJ_GROUP_KIND(8, 0, 0)},
     [NJ_KIND_F32] = {.name = "f32", .is_float = 1, .element_bytes = 4},
     [NJ_KIND_F16] = {.name = "f16", .is_float = 1, .element_bytes = 2},
     [NJ_KIND_BF16] = {.name = "bf16", .is_float = 1, .element_bytes = 2},
+    [NJ_KIND_U5_ZERO16] = {.name = "u5_zero16", NJ_GROUP_KIND(5, 16, 0)},
 };
 
 const struct nj_matrix_kind_info *matrix_kind_info(enum nj_matrix_kind kind)

@@ -6,6 +6,8 @@
  *
  *   u4 (256 bytes of nibbles): byte 64*j + 4*r + c, j = 0..3, r = 0..15, c = 0..3, holds column 4*j + c
  *       of row r in its low nibble and column 16 + 4*j + c in its high nibble
+ *   u5 (320 bytes):            256 bytes of the low four bits as above, then byte 4*r + c, c = 0..3, whose bit j,
+ *       j = 0..7, is the fifth bit of column 4*j + c of row r
  *   s8 (512 bytes):            byte 64*j + 4*r + c, j = 0..7, holds column 4*j + c of row r
  *
  * followed by 16 IEEE half scales (row 0..15) and, for NJ_KIND_U4_MIN only, 16 half minima.
@@ -24,8 +26,9 @@
 enum { NJ_STRIP_ROWS = 16, NJ_GROUP_COLS = 32, NJ_SEGMENT_COLS = 1024 };
 
 /* The value of element q in a row with scale d and minimum m (all exact in float32 but for one rounding):
- *   U4_ZERO8  d * (q - 8)      U4_MIN  fmaf(d, q, m)      S8  d * q, |q| <= 127
- *   F32, F16, BF16             the stored number */
+ *   U4_ZERO8   d * (q - 8)     U4_MIN  fmaf(d, q, m)      S8  d * q, |q| <= 127
+ *   U5_ZERO16  d * (q - 16)    F32, F16, BF16  the stored number
+ * Packs store these numbers (docs/pack.md): new kinds come last. */
 enum nj_matrix_kind {
     NJ_KIND_U4_ZERO8,
     NJ_KIND_U4_MIN,
@@ -33,6 +36,7 @@ enum nj_matrix_kind {
     NJ_KIND_F32,
     NJ_KIND_F16,
     NJ_KIND_BF16,
+    NJ_KIND_U5_ZERO16,
     NJ_KIND_COUNT
 };
 
@@ -47,7 +51,11 @@ struct nj_matrix_kind_info {
     const char *name;
     int is_float;         /* 1: a strip is [col][16] elements of element_bytes */
     size_t element_bytes; /* float kinds */
-    size_t block_bytes;   /* integer kinds: bytes of one 16 x 32 block */
+    int bits;             /* integer kinds: of a stored number; 4, 5 or 8 */
+    int zero_point;       /* integer kinds: what is subtracted from a stored number */
+    int has_minimum;      /* integer kinds: 16 minima follow the scales */
+    size_t quant_bytes;   /* integer kinds: bytes of the numbers of one 16 x 32 block, without its scales */
+    size_t block_bytes;   /* integer kinds: bytes of one block */
 };
 
 /* Never NULL for a kind below NJ_KIND_COUNT. */

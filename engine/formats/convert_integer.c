@@ -23,6 +23,19 @@ int convert_integer_strip(const void *rows, size_t row_bytes, size_t from_block_
     return 0;
 }
 
+void convert_store_nibbles(unsigned char *to, int row, const uint8_t q[NJ_GROUP_COLS])
+{
+    for (int i = 0; i < NJ_GROUP_COLS / 2; i++)
+        to[64 * (i / 4) + 4 * row + i % 4] = (unsigned char)((q[i] & 15) | (q[NJ_GROUP_COLS / 2 + i] & 15) << 4);
+}
+
+void convert_store_fifth_bits(unsigned char *to, int row, const uint8_t q[NJ_GROUP_COLS])
+{
+    unsigned char *bits = to + NJ_GROUP_COLS * NJ_STRIP_ROWS / 2 + 4 * row;
+    for (int i = 0; i < NJ_GROUP_COLS; i++)
+        bits[i % 4] |= (unsigned char)((q[i] >> 4 & 1) << (i / 4));
+}
+
 uint16_t convert_read_half(const unsigned char *from)
 {
     uint16_t half;

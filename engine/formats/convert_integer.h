@@ -17,6 +17,10 @@ typedef const char *(*convert_block)(const unsigned char *from, int row, unsigne
 int convert_integer_strip(const void *rows, size_t row_bytes, size_t from_block_bytes, int rows_present, int64_t cols,
                           enum nj_matrix_kind kind, convert_block convert, void *strip, struct nj_error *error);
 
+/* Puts 32 numbers of 4 or 5 bits into row `row` of the block of the strip: their low four bits, their fifth bits. */
+void convert_store_nibbles(unsigned char *to, int row, const uint8_t q[NJ_GROUP_COLS]);
+void convert_store_fifth_bits(unsigned char *to, int row, const uint8_t q[NJ_GROUP_COLS]);
+
 /* The half stored at `from`; `convert_half_is_finite` tells whether it is neither infinite nor NaN. */
 uint16_t convert_read_half(const unsigned char *from);
 int convert_half_is_finite(uint16_t half);

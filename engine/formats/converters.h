@@ -18,6 +18,8 @@ int converter_q4_0_strip(const void *rows, size_t row_bytes, int rows_present, i
                          struct nj_error *error);
 int converter_q4_1_strip(const void *rows, size_t row_bytes, int rows_present, int64_t cols, void *strip,
                          struct nj_error *error);
+int converter_q5_0_strip(const void *rows, size_t row_bytes, int rows_present, int64_t cols, void *strip,
+                         struct nj_error *error);
 int converter_q8_0_strip(const void *rows, size_t row_bytes, int rows_present, int64_t cols, void *strip,
                          struct nj_error *error);
 
@@ -26,6 +28,7 @@ void converter_f16_row(const void *row, int64_t cols, float *out);
 void converter_bf16_row(const void *row, int64_t cols, float *out);
 void converter_q4_0_row(const void *row, int64_t cols, float *out);
 void converter_q4_1_row(const void *row, int64_t cols, float *out);
+void converter_q5_0_row(const void *row, int64_t cols, float *out);
 void converter_q8_0_row(const void *row, int64_t cols, float *out);
 
 #endif

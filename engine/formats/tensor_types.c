@@ -9,6 +9,7 @@ static const struct nj_tensor_type TYPES[] = {
     {"BF16", 30, 1, 2, NJ_KIND_BF16, converter_bf16_strip, converter_bf16_row},
     {"Q4_0", 2, 32, 18, NJ_KIND_U4_ZERO8, converter_q4_0_strip, converter_q4_0_row},
     {"Q4_1", 3, 32, 20, NJ_KIND_U4_MIN, converter_q4_1_strip, converter_q4_1_row},
+    {"Q5_0", 6, 32, 22, NJ_KIND_U5_ZERO16, converter_q5_0_strip, converter_q5_0_row},
     {"Q8_0", 8, 32, 34, NJ_KIND_S8, converter_q8_0_strip, converter_q8_0_row},
 };
 

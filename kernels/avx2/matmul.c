@@ -22,8 +22,8 @@ struct tile {
     const float *d;
     int64_t cols, all_groups;
     int64_t groups;                                   /* of this segment */
-    int32_t zero_points[TILE_TOKENS][SEGMENT_GROUPS]; /* U4_ZERO8: 8 * sum */
-    float scaled_sums[TILE_TOKENS][SEGMENT_GROUPS];   /* U4_MIN: d * sum */
+    int32_t zero_points[TILE_TOKENS][SEGMENT_GROUPS]; /* the kind's zero point * sum */
+    float scaled_sums[TILE_TOKENS][SEGMENT_GROUPS];   /* d * sum, for minima */
 };
 
 /* Four columns of one token in every lane. */
@@ -44,28 +44,50 @@ NJ_ALWAYS_INLINE void add_products(int n, const __m256i *w, const int8_t *q, int
             sum[t] = _mm256_add_epi16(sum[t], _mm256_maddubs_epi16(w[j], broadcast_columns(q + t * cols + 4 * j)));
 }
 
-/* Exact dot products of 8 rows with one group of n tokens. A row's 32 products are summed in int16 before
- * they are widened: 16 * 15 * 127 < 2^15. */
-NJ_ALWAYS_INLINE void dot_u4(int n, const uint8_t *block, const int8_t *q, int64_t cols, __m256i *dot)
+/* Bit j of every byte, as 16 or 0. */
+NJ_ALWAYS_INLINE __m256i spread_fifth_bit(__m256i bits, int j)
 {
-    const __m256i low_nibbles = _mm256_set1_epi8(15);
-    __m256i low[4], high[4];
-#pragma GCC unroll 8
-    for (int t = 0; t < n; t++)
-        dot[t] = _mm256_setzero_si256();
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; j++)
-        low[j] = _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(block + 64 * j)), low_nibbles);
-    add_products(n, low, q, cols, dot);
+    __m256i moved = j < 4 ? _mm256_slli_epi16(bits, 4 - j) : _mm256_srli_epi16(bits, j - 4);
+    return _mm256_and_si256(moved, _mm256_set1_epi8(16));
+}
+
+/* Columns 0..15 (half 0) or 16..31 (half 1) of 8 rows with unsigned numbers of 4 or 5 bits. */
+NJ_ALWAYS_INLINE void load_unsigned(int bits, const uint8_t *block, int half, __m256i *w)
+{
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) {
-        __m256i bytes = _mm256_loadu_si256((const __m256i *)(block + 64 * j));
-        high[j] = _mm256_and_si256(_mm256_srli_epi16(bytes, 4), low_nibbles);
+        __m256i pairs = _mm256_loadu_si256((const __m256i *)(block + 64 * j));
+        w[j] = _mm256_and_si256(half ? _mm256_srli_epi16(pairs, 4) : pairs, _mm256_set1_epi8(15));
+        if (bits == 5) {
+            __m256i fifth = _mm256_loadu_si256((const __m256i *)(block + ROWS * COLS / 2));
+            w[j] = _mm256_or_si256(w[j], spread_fifth_bit(fifth, 4 * half + j));
+        }
     }
-    add_products(n, high, q + 16, cols, dot);
+}
+
+/* Exact dot products of 8 rows with one group of n tokens. Products are summed in int16 as long as they fit
+ * before they are widened: 16 deep for 4 bits (16 * 15 * 127 < 2^15), 8 deep for 5 bits (8 * 31 * 127 < 2^15). */
+NJ_ALWAYS_INLINE void dot_unsigned(int bits, int n, const uint8_t *block, const int8_t *q, int64_t cols, __m256i *dot)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i w[4], sum[TILE_TOKENS];
 #pragma GCC unroll 8
     for (int t = 0; t < n; t++)
-        dot[t] = _mm256_madd_epi16(dot[t], _mm256_set1_epi16(1));
+        sum[t] = _mm256_setzero_si256();
+    load_unsigned(bits, block, 0, w);
+    add_products(n, w, q, cols, sum);
+#pragma GCC unroll 8
+    for (int t = 0; t < n && bits == 5; t++) {
+        dot[t] = _mm256_madd_epi16(sum[t], ones);
+        sum[t] = _mm256_setzero_si256();
+    }
+    load_unsigned(bits, block, 1, w);
+    add_products(n, w, q + 16, cols, sum);
+#pragma GCC unroll 8
+    for (int t = 0; t < n; t++) {
+        __m256i widened = _mm256_madd_epi16(sum[t], ones);
+        dot[t] = bits == 5 ? _mm256_add_epi32(dot[t], widened) : widened;
+    }
 }
 
 /* The same for signed bytes: |w| times x with the sign of w; a pair is at most 2 * 127 * 127 < 2^15. */
@@ -95,7 +117,7 @@ NJ_ALWAYS_INLINE void join_group(enum nj_matrix_kind kind, int n, const uint8_t 
 #pragma GCC unroll 8
     for (int t = 0; t < n; t++) {
         __m256i exact = dot[t];
-        if (kind == NJ_KIND_U4_ZERO8)
+        if (kind == NJ_KIND_U4_ZERO8 || kind == NJ_KIND_U5_ZERO16)
             exact = _mm256_sub_epi32(exact, _mm256_set1_epi32(tile->zero_points[t][g]));
         __m256 factor = _mm256_mul_ps(scale, _mm256_set1_ps(tile->d[t * tile->all_groups + g]));
         acc[t] = _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(exact), acc[t]);
@@ -114,7 +136,8 @@ NJ_ALWAYS_INLINE void add_segment(__m256 acc, int is_first, float *total)
 NJ_ALWAYS_INLINE void multiply_integer_tile(enum nj_matrix_kind kind, int n, const uint8_t *blocks, int half,
                                             const struct tile *tile, int is_first, float (*total)[ROWS])
 {
-    const size_t bytes = kind == NJ_KIND_S8 ? ROWS * COLS : ROWS * COLS / 2;
+    const int bits = kind == NJ_KIND_S8 ? 8 : kind == NJ_KIND_U5_ZERO16 ? 5 : 4;
+    const size_t bytes = (size_t)bits * (ROWS * COLS / 8);
     const size_t block_bytes = bytes + (kind == NJ_KIND_U4_MIN ? 4 : 2) * ROWS;
     __m256 acc[TILE_TOKENS];
     for (int t = 0; t < n; t++)
@@ -122,10 +145,10 @@ NJ_ALWAYS_INLINE void multiply_integer_tile(enum nj_matrix_kind kind, int n, con
     for (int64_t g = 0; g < tile->groups; g++) {
         const uint8_t *block = blocks + (size_t)g * block_bytes;
         __m256i dot[TILE_TOKENS];
-        if (kind == NJ_KIND_S8)
+        if (bits == 8)
             dot_s8(n, block + 32 * half, tile->q + g * COLS, tile->cols, dot);
         else
-            dot_u4(n, block + 32 * half, tile->q + g * COLS, tile->cols, dot);
+            dot_unsigned(bits, n, block + 32 * half, tile->q + g * COLS, tile->cols, dot);
         join_group(kind, n, block + bytes + 16 * half, tile, g, dot, acc);
     }
     for (int t = 0; t < n; t++)
@@ -152,13 +175,16 @@ typedef void (*integer_tile_function)(const uint8_t *blocks, int half, const str
 NJ_INTEGER_TILES(u4_zero8_tile, NJ_KIND_U4_ZERO8)
 NJ_INTEGER_TILES(u4_min_tile, NJ_KIND_U4_MIN)
 NJ_INTEGER_TILES(s8_tile, NJ_KIND_S8)
+NJ_INTEGER_TILES(u5_zero16_tile, NJ_KIND_U5_ZERO16)
 
-/* [kind][tokens - 1] */
-static const integer_tile_function integer_tiles[][TILE_TOKENS] = {
+/* [kind][tokens - 1]; float kinds have none */
+static const integer_tile_function integer_tiles[NJ_KIND_COUNT][TILE_TOKENS] = {
     [NJ_KIND_U4_ZERO8] = {u4_zero8_tile_1, u4_zero8_tile_2, u4_zero8_tile_3, u4_zero8_tile_4, u4_zero8_tile_5,
                           u4_zero8_tile_6},
     [NJ_KIND_U4_MIN] = {u4_min_tile_1, u4_min_tile_2, u4_min_tile_3, u4_min_tile_4, u4_min_tile_5, u4_min_tile_6},
     [NJ_KIND_S8] = {s8_tile_1, s8_tile_2, s8_tile_3, s8_tile_4, s8_tile_5, s8_tile_6},
+    [NJ_KIND_U5_ZERO16] = {u5_zero16_tile_1, u5_zero16_tile_2, u5_zero16_tile_3, u5_zero16_tile_4, u5_zero16_tile_5,
+                           u5_zero16_tile_6},
 };
 
 static void prepare_tile(const struct nj_matrix *w, const struct nj_q8 *x, int64_t token, int64_t tokens,
@@ -166,6 +192,7 @@ static void prepare_tile(const struct nj_matrix *w, const struct nj_q8 *x, int64
 {
     int64_t all_groups = w->cols / COLS;
     int64_t rest = all_groups - first_group;
+    int32_t zero_point = matrix_kind_info(w->kind)->zero_point;
     tile->cols = w->cols;
     tile->all_groups = all_groups;
     tile->groups = rest < SEGMENT_GROUPS ? rest : SEGMENT_GROUPS;
@@ -175,7 +202,7 @@ static void prepare_tile(const struct nj_matrix *w, const struct nj_q8 *x, int64
     for (int64_t t = 0; t < tokens; t++) {
         for (int64_t g = 0; g < tile->groups; g++) {
             int64_t index = t * all_groups + g;
-            tile->zero_points[t][g] = 8 * sum[index];
+            tile->zero_points[t][g] = zero_point * sum[index];
             tile->scaled_sums[t][g] = tile->d[index] * (float)sum[index];
         }
     }

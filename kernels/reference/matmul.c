@@ -16,7 +16,7 @@ enum {
 
 /* One 16 x 32 block unpacked. `minimum` is 0 where the kind has none. */
 struct block {
-    int16_t q[COLS][ROWS]; /* as stored: U4 0..15 */
+    int16_t q[COLS][ROWS]; /* with the zero point subtracted */
     float scale[ROWS];
     float minimum[ROWS];
 };
@@ -32,25 +32,32 @@ static uint16_t load_half(const uint8_t *bytes)
     return half;
 }
 
-static void unpack_block(enum nj_matrix_kind kind, const uint8_t *data, struct block *block)
+static int unpack_number(int bits, const uint8_t *data, int row, int col)
 {
-    int is_u4 = kind != NJ_KIND_S8;
-    for (int col = 0; col < COLS; col++) {
-        for (int row = 0; row < ROWS; row++) {
-            int inner = is_u4 ? col % 16 : col;
-            uint8_t byte = data[64 * (inner / 4) + 4 * row + inner % 4];
-            if (is_u4)
-                block->q[col][row] = (int16_t)(col < 16 ? byte & 15 : byte >> 4);
-            else
-                block->q[col][row] = (int8_t)byte;
-        }
-    }
-    const uint8_t *halves = data + (is_u4 ? ROWS * COLS / 2 : ROWS * COLS);
-    for (int row = 0; row < ROWS; row++) {
-        block->scale[row] = elementary_float_from_half(load_half(halves + 2 * row));
-        block->minimum[row] =
-            kind == NJ_KIND_U4_MIN ? elementary_float_from_half(load_half(halves + 2 * ROWS + 2 * row)) : 0.0f;
-    }
+    if (bits == 8)
+        return (int8_t)data[64 * (col / 4) + 4 * row + col % 4];
+    uint8_t pair = data[64 * (col % 16 / 4) + 4 * row + col % 4];
+    int low = col < 16 ? pair & 15 : pair >> 4;
+    int high = bits == 5 ? data[256 + 4 * row + col % 4] >> (col / 4) & 1 : 0;
+    return low + 16 * high;
+}
+
+static void unpack_halves(const uint8_t *halves, float *out)
+{
+    for (int row = 0; row < ROWS; row++)
+        out[row] = elementary_float_from_half(load_half(halves + 2 * row));
+}
+
+static void unpack_block(const struct nj_matrix_kind_info *info, const uint8_t *data, struct block *block)
+{
+    for (int col = 0; col < COLS; col++)
+        for (int row = 0; row < ROWS; row++)
+            block->q[col][row] = (int16_t)(unpack_number(info->bits, data, row, col) - info->zero_point);
+    const uint8_t *halves = data + info->quant_bytes;
+    unpack_halves(halves, block->scale);
+    memset(block->minimum, 0, sizeof block->minimum);
+    if (info->has_minimum)
+        unpack_halves(halves + 2 * ROWS, block->minimum);
 }
 
 static const uint8_t *strip_data(const struct nj_matrix *w, int64_t strip)
@@ -61,19 +68,19 @@ static const uint8_t *strip_data(const struct nj_matrix *w, int64_t strip)
 static void unpack_segment(const struct nj_matrix *w, int64_t strip, int64_t first_group, int64_t groups,
                            struct segment *segment)
 {
-    size_t block_bytes = matrix_kind_info(w->kind)->block_bytes;
-    const uint8_t *data = strip_data(w, strip) + (size_t)first_group * block_bytes;
+    const struct nj_matrix_kind_info *info = matrix_kind_info(w->kind);
+    const uint8_t *data = strip_data(w, strip) + (size_t)first_group * info->block_bytes;
     for (int64_t g = 0; g < groups; g++)
-        unpack_block(w->kind, data + (size_t)g * block_bytes, &segment->block[g]);
+        unpack_block(info, data + (size_t)g * info->block_bytes, &segment->block[g]);
 }
 
-static void dequantize_block(enum nj_matrix_kind kind, const struct block *block, float *out)
+static void dequantize_block(const struct nj_matrix_kind_info *info, const struct block *block, float *out)
 {
     for (int col = 0; col < COLS; col++) {
         for (int row = 0; row < ROWS; row++) {
-            int q = kind == NJ_KIND_U4_ZERO8 ? block->q[col][row] - 8 : block->q[col][row];
-            out[col * ROWS + row] = kind == NJ_KIND_U4_MIN ? fmaf(block->scale[row], (float)q, block->minimum[row])
-                                                           : block->scale[row] * (float)q;
+            float q = (float)block->q[col][row];
+            out[col * ROWS + row] =
+                info->has_minimum ? fmaf(block->scale[row], q, block->minimum[row]) : block->scale[row] * q;
         }
     }
 }
@@ -100,23 +107,22 @@ void reference_dequantize_strip(const struct nj_matrix *w, int64_t strip, int64_
     }
     for (int64_t col = 0; col < count; col += COLS) {
         struct block block;
-        unpack_block(w->kind, data + (size_t)((first + col) / COLS) * info->block_bytes, &block);
-        dequantize_block(w->kind, &block, out + col * ROWS);
+        unpack_block(info, data + (size_t)((first + col) / COLS) * info->block_bytes, &block);
+        dequantize_block(info, &block, out + col * ROWS);
     }
 }
 
 /* acc += one group's part of one token: an exact int32 dot product, joined by fmaf. */
-static void add_group(enum nj_matrix_kind kind, const struct block *block, const int8_t *x, float d, int32_t sum,
-                      float *acc)
+static void add_group(const struct nj_matrix_kind_info *info, const struct block *block, const int8_t *x, float d,
+                      int32_t sum, float *acc)
 {
     int32_t dot[ROWS] = {0};
     for (int col = 0; col < COLS; col++)
         for (int row = 0; row < ROWS; row++)
             dot[row] += block->q[col][row] * x[col];
-    int32_t zero_point = kind == NJ_KIND_U4_ZERO8 ? 8 * sum : 0;
     for (int row = 0; row < ROWS; row++)
-        acc[row] = fmaf(block->scale[row] * d, (float)(dot[row] - zero_point), acc[row]);
-    if (kind == NJ_KIND_U4_MIN)
+        acc[row] = fmaf(block->scale[row] * d, (float)dot[row], acc[row]);
+    if (info->has_minimum)
         for (int row = 0; row < ROWS; row++)
             acc[row] = fmaf(block->minimum[row], d * (float)sum, acc[row]);
 }
@@ -140,7 +146,8 @@ static void multiply_integers(const struct nj_matrix *w, int64_t strip, const st
             float acc[ROWS] = {0};
             for (int64_t g = 0; g < groups; g++) {
                 int64_t group = (first_token + t) * all_groups + first + g;
-                add_group(w->kind, &segment.block[g], x->q + group * COLS, x->d[group], x->sum[group], acc);
+                add_group(matrix_kind_info(w->kind), &segment.block[g], x->q + group * COLS, x->d[group], x->sum[group],
+                          acc);
             }
             add_segment(acc, first == 0, total[t]);
         }

@@ -74,6 +74,10 @@ static float unpack_integer(enum nj_matrix_kind kind, const unsigned char *strip
         return read_half_at(block + 512, row) * (float)q;
     }
     float q = (float)unpack_nibble(block, row, within);
+    if (kind == NJ_KIND_U5_ZERO16) {
+        int fifth = block[256 + 4 * row + within % 4] >> (within / 4) & 1;
+        return read_half_at(block + 320, row) * (q + 16.0f * (float)fifth - 16.0f);
+    }
     float d = read_half_at(block + 256, row);
     return kind == NJ_KIND_U4_ZERO8 ? d * (q - 8.0f) : fmaf(d, q, read_half_at(block + 256 + 32, row));
 }
@@ -211,6 +215,7 @@ static void test_values_that_are_refused(void **state)
         assert_strip_refused("Q4_0", 18 * 2, &HALVES[i], 2, "a scale is not a finite number (columns from 64, row 2");
         assert_strip_refused("Q4_1", 20, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
         assert_strip_refused("Q4_1", 22, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
+        assert_strip_refused("Q5_0", 22, &HALVES[i], 2, "a scale is not a finite number (columns from 32, row 2");
         assert_strip_refused("Q8_0", 0, &HALVES[i], 2, "a scale is not a finite number (columns from 0");
         assert_strip_refused("F16", 2 * 95, &HALVES[i], 2, "a weight is not a finite number (column 95, row 2");
     }
@@ -230,8 +235,8 @@ static void test_table(void **state)
         uint32_t id;
         const char *name;
         size_t bytes_of_64;
-    } EXPECTED[] = {{0, "F32", 256}, {1, "F16", 128}, {30, "BF16", 128},
-                    {2, "Q4_0", 36}, {3, "Q4_1", 40}, {8, "Q8_0", 68}};
+    } EXPECTED[] = {{0, "F32", 256}, {1, "F16", 128}, {30, "BF16", 128}, {2, "Q4_0", 36},
+                    {3, "Q4_1", 40}, {6, "Q5_0", 44}, {8, "Q8_0", 68}};
     for (size_t i = 0; i < sizeof EXPECTED / sizeof *EXPECTED; i++) {
         const struct nj_tensor_type *type = tensor_type_by_gguf_id(EXPECTED[i].id);
         assert_non_null(type);

@@ -79,7 +79,7 @@ static uint8_t random_byte(struct nj_test_random *random, enum nj_matrix_kind ki
 
 static size_t quant_bytes(enum nj_matrix_kind kind)
 {
-    return kind == NJ_KIND_S8 ? NJ_STRIP_ROWS * NJ_GROUP_COLS : NJ_STRIP_ROWS * NJ_GROUP_COLS / 2;
+    return kind == NJ_KIND_S8 ? 512 : kind == NJ_KIND_U5_ZERO16 ? 320 : 256;
 }
 
 static void fill_block(struct nj_test_random *random, enum nj_matrix_kind kind, int64_t rows,
@@ -163,6 +163,8 @@ double test_matrix_element(const struct nj_matrix *w, int64_t row, int64_t col)
         return d * (int8_t)block[64 * (c / 4) + 4 * r + c % 4];
     uint8_t byte = block[64 * (c % 16 / 4) + 4 * r + c % 4];
     int q = c < 16 ? byte & 15 : byte >> 4;
+    if (w->kind == NJ_KIND_U5_ZERO16)
+        return d * (q + (block[256 + 4 * r + c % 4] >> (c / 4) & 1) * 16 - 16);
     return w->kind == NJ_KIND_U4_ZERO8 ? d * (q - 8) : d * q + half_at(scales + 32 + 2 * r);
 }
 

@@ -38,9 +38,11 @@ static void matmul_bits(void **state)
     (void)state;
     enum { COUNT = 3, COLS = 2080, ROWS = 35 };
     static const uint64_t integer[NJ_KIND_COUNT] = {0x35477396c60537d7u, 0xf5122699bc5adfa8u, 0x74c1cd515d62a9b7u,
-                                                    0x8b65192c49f4b96au, 0x8b65192c49f4b96au, 0xd727766bf9beed5cu};
+                                                    0x8b65192c49f4b96au, 0x8b65192c49f4b96au, 0xd727766bf9beed5cu,
+                                                    0x60775f90441ab736u};
     static const uint64_t floating[NJ_KIND_COUNT] = {0xdb9ccee28b40754eu, 0x2fbc759318dbb977u, 0x84e0eb705535d1feu,
-                                                     0x8b65192c49f4b96au, 0x8b65192c49f4b96au, 0xd727766bf9beed5cu};
+                                                     0x8b65192c49f4b96au, 0x8b65192c49f4b96au, 0xd727766bf9beed5cu,
+                                                     0x6784b6003f3c03a4u};
     for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
         struct nj_test_random random = {1};
         float *x = test_random_floats(&random, COUNT * COLS, -3.0f, 3.0f);

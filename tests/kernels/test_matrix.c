@@ -17,6 +17,7 @@ static void sizes_follow_the_layout(void **state)
     assert_int_equal(matrix_strip_bytes(NJ_KIND_F32, 64), 64 * 16 * 4);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_F16, 64), 64 * 16 * 2);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_BF16, 64), 64 * 16 * 2);
+    assert_int_equal(matrix_strip_bytes(NJ_KIND_U5_ZERO16, 64), 2 * (320 + 32));
     assert_int_equal(matrix_bytes(NJ_KIND_S8, 1, 32), 544);
     assert_int_equal(matrix_bytes(NJ_KIND_S8, 16, 32), 544);
     assert_int_equal(matrix_bytes(NJ_KIND_S8, 17, 32), 2 * 544);

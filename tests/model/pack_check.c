@@ -73,12 +73,14 @@ static float strip_element(const unsigned char *strip, enum nj_matrix_kind kind,
     }
     const unsigned char *block = strip + (size_t)(col / NJ_GROUP_COLS) * info->block_bytes;
     int k = (int)(col % NJ_GROUP_COLS);
-    const unsigned char *scales = block + (kind == NJ_KIND_S8 ? 512 : 256);
+    const unsigned char *scales = block + info->quant_bytes;
     float scale = half_at(scales + 2 * row);
     if (kind == NJ_KIND_S8)
         return scale * (float)(int8_t)block[64 * (k / 4) + 4 * row + k % 4];
     unsigned char byte = block[64 * (k % 16 / 4) + 4 * row + k % 4];
     int q = k < 16 ? byte & 15 : byte >> 4;
+    if (kind == NJ_KIND_U5_ZERO16)
+        return scale * (float)(q + (block[256 + 4 * row + k % 4] >> (k / 4) & 1) * 16 - 16);
     return kind == NJ_KIND_U4_MIN ? fmaf(scale, (float)q, half_at(scales + 32 + 2 * row)) : scale * (float)(q - 8);
 }
 

@@ -74,6 +74,7 @@ static void test_float_path_is_the_textbook(void **state)
         {1, 96, 3, 3, 0, 160, 4096, "bf16", "f32", false, 3},     {2, 64, 4, 2, 0, 128, 4096, "q4_0", "q8_0", true, 4},
         {2, 64, 2, 1, 0, 128, 4096, "q4_1", NULL, false, 5},      {3, 64, 4, 2, 32, 128, 4096, "q8_0", "f16", true, 6},
         {1, 1056, 6, 2, 64, 1088, 4096, "q4_1", "q8_0", true, 7}, /* more than one segment of 1,024 columns */
+        {2, 64, 4, 2, 0, 128, 4096, "q5_0", "q5_0", true, 8},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_against_plain(&shapes[i]);

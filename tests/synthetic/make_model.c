@@ -112,7 +112,7 @@ int main(int argc, char **argv)
                 "usage: make_model --vocabulary DIR [--layers N] [--width N] [--heads N] [--kv-heads N]\n"
                 "           [--head-width N] [--feed-forward N] [--context N] [--type TYPE] [--embedding-type TYPE]\n"
                 "           [--tied] [--seed N] [--template FILE] OUT.gguf\n"
-                "types: q4_0 q4_1 q8_0 f16 bf16 f32\n");
+                "types: q4_0 q4_1 q5_0 q8_0 f16 bf16 f32\n");
         return NJ_BAD_USAGE;
     }
     struct nj_error error;

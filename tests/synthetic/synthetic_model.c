@@ -327,7 +327,7 @@ static int check_shape(const struct nj_synthetic_shape *shape, struct nj_error *
                          "heads must be a multiple of KV heads, and the head width a positive even number");
     if (shape->type == NULL || quantizer_find(shape->type) == NULL ||
         (shape->embedding_type != NULL && quantizer_find(shape->embedding_type) == NULL))
-        return error_set(error, NJ_BAD_USAGE, "the types are q4_0, q4_1, q8_0, f16, bf16 and f32");
+        return error_set(error, NJ_BAD_USAGE, "the types are q4_0, q4_1, q5_0, q8_0, f16, bf16 and f32");
     return 0;
 }
 

@@ -174,7 +174,8 @@ static void test_weights_are_alike_in_every_type(void **state)
     static const struct {
         const char *type;
         double most; /* of the error, relative to the weights' spread */
-    } TYPES[] = {{"f32", 0}, {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01}, {"q4_1", 0.15}, {"q4_0", 0.2}};
+    } TYPES[] = {{"f32", 0},    {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01},
+                 {"q5_0", 0.1}, {"q4_1", 0.15}, {"q4_0", 0.2}};
     enum { WIDTH = 64, ROWS = 128, COUNT = WIDTH * ROWS };
     static float exact[COUNT], got[COUNT];
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
