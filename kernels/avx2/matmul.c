@@ -310,6 +310,8 @@ static void store_totals(const struct nj_matmul_output *output, int64_t first_ro
     int64_t rows = output->w.rows - first_row < ROWS ? output->w.rows - first_row : ROWS;
     for (int64_t t = 0; t < tokens; t++) {
         float *y = output->y + (first_token + t) * output->y_stride + first_row;
+        for (int64_t row = 0; row < rows && output->bias != NULL; row++)
+            total[t][row] += output->bias[first_row + row];
         for (int64_t row = 0; row < rows; row++)
             y[row] = output->accumulate ? y[row] + total[t][row] : total[t][row];
     }

@@ -177,8 +177,10 @@ static void store_total(const struct nj_matmul_output *output, int64_t strip, in
     int64_t first_row = strip * ROWS;
     int64_t rows = output->w.rows - first_row < ROWS ? output->w.rows - first_row : ROWS;
     float *y = output->y + token * output->y_stride + first_row;
-    for (int64_t row = 0; row < rows; row++)
-        y[row] = output->accumulate ? y[row] + total[row] : total[row];
+    for (int64_t row = 0; row < rows; row++) {
+        float sum = output->bias != NULL ? total[row] + output->bias[first_row + row] : total[row];
+        y[row] = output->accumulate ? y[row] + sum : sum;
+    }
 }
 
 static void multiply_strip(const struct nj_matmul_args *a, const struct nj_matmul_output *output, int64_t strip)

@@ -80,7 +80,7 @@ static float *make_activations(struct nj_test_random *random, int64_t count, int
 
 struct shape {
     int64_t rows, cols, count;
-    int accumulate, with_nan, float_path;
+    int accumulate, with_bias, with_nan, float_path;
     enum nj_test_flavour flavour;
 };
 
@@ -97,13 +97,17 @@ static void compare_shape(struct nj_test_random *random, int outputs, const enum
     for (int i = 0; i < outputs; i++) {
         a->output[i].w = test_random_matrix(random, kinds[i], shape->rows + 7 * i, shape->cols, shape->flavour);
         a->output[i].accumulate = shape->accumulate ^ (i == 1);
+        if (shape->with_bias && i != 1) /* biases are each output's own */
+            a->output[i].bias = test_random_floats(random, a->output[i].w.rows, -1.0f, 1.0f);
     }
     snprintf(product.what, sizeof product.what, "%s x %d: rows %lld, cols %lld, tokens %lld, flavour %d",
              matrix_kind_info(kinds[0])->name, outputs, (long long)shape->rows, (long long)shape->cols,
              (long long)shape->count, (int)shape->flavour);
     compare_product(random, &product);
-    for (int i = 0; i < outputs; i++)
+    for (int i = 0; i < outputs; i++) {
         free((void *)a->output[i].w.data);
+        free((void *)a->output[i].bias);
+    }
     test_free_q8(&q8);
     free(x);
 }
@@ -157,6 +161,42 @@ static void several_outputs(void **state)
                 compare_shape(&random, outputs, kinds,
                               &(struct shape){.rows = 40, .cols = 1088, .count = 9, .accumulate = accumulate});
     }
+}
+
+static void biases(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {10};
+    for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
+        enum nj_matrix_kind kinds[] = {(enum nj_matrix_kind)kind, NJ_KIND_F32, NJ_KIND_S8};
+        for (int accumulate = 0; accumulate <= 1; accumulate++)
+            compare_shape(
+                &random, 3, kinds,
+                &(struct shape){.rows = 37, .cols = 1088, .count = 50, .accumulate = accumulate, .with_bias = 1});
+    }
+}
+
+/* The bias joins the whole product, and that sum what was there: in another order the tiny numbers would stay. */
+static void biases_join_the_total(void **state)
+{
+    (void)state;
+    float x[32] = {1.0f}, bias[2] = {-1.0f, -1.0f}, y[2] = {0x1p-30f, 0.0f};
+    _Alignas(64) float data[32 * NJ_STRIP_ROWS] = {1.0f, 1.0f};
+    union nj_operation_args args = {
+        .matmul = {.x.f32 = x,
+                   .count = 1,
+                   .outputs = 1,
+                   .output[0] = {.w = {.kind = NJ_KIND_F32, .rows = 2, .cols = 32, .data = data},
+                                 .bias = bias,
+                                 .y = y,
+                                 .y_stride = 2,
+                                 .accumulate = 1}}};
+    test_run(test_reference(), NJ_OP_MATMUL, &args, 1);
+    assert_true(y[0] == 0x1p-30f && y[1] == 0.0f);
+    bias[0] = -0.5f;
+    args.matmul.output[0].accumulate = 0;
+    test_run(test_reference(), NJ_OP_MATMUL, &args, 1);
+    assert_true(y[0] == 0.5f && y[1] == 0.0f);
 }
 
 static void adversarial_numbers(void **state)
@@ -338,11 +378,18 @@ static void embeddings_are_dequantised_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_count),    cmocka_unit_test(columns_across_segments),
-        cmocka_unit_test(ragged_rows),          cmocka_unit_test(several_outputs),
-        cmocka_unit_test(adversarial_numbers),  cmocka_unit_test(float_path),
-        cmocka_unit_test(largest_dot_products), cmocka_unit_test(reference_is_accurate),
-        cmocka_unit_test(segments_restart),     cmocka_unit_test(embeddings_are_dequantised_rows),
+        cmocka_unit_test(every_token_count),
+        cmocka_unit_test(columns_across_segments),
+        cmocka_unit_test(ragged_rows),
+        cmocka_unit_test(several_outputs),
+        cmocka_unit_test(biases),
+        cmocka_unit_test(biases_join_the_total),
+        cmocka_unit_test(adversarial_numbers),
+        cmocka_unit_test(float_path),
+        cmocka_unit_test(largest_dot_products),
+        cmocka_unit_test(reference_is_accurate),
+        cmocka_unit_test(segments_restart),
+        cmocka_unit_test(embeddings_are_dequantised_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

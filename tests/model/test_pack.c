@@ -137,6 +137,18 @@ static void every_type_is_converted_exactly(void **state)
     }
 }
 
+static void biases_are_converted_exactly(void **state)
+{
+    (void)state;
+    struct model_recipe recipe = model_recipe_small();
+    recipe.architecture = "qwen2";
+    recipe.with_biases = true;
+    content_equals_the_model(&recipe);
+    recipe.norm_type = ID_BF16;
+    recipe.tied = false;
+    content_equals_the_model(&recipe);
+}
+
 /* A tensor of several conversion steps, the last one not full. */
 static void large_tensors_are_converted_in_steps(void **state)
 {
@@ -259,6 +271,21 @@ static void wrong_tensors_are_named(void **state)
     recipe = model_recipe_small();
     recipe.extra_tensor = "blk.0.attn_q.bias";
     expect_refused(&recipe, "blk.0.attn_q.bias", "does not know");
+    recipe = model_recipe_small();
+    recipe.architecture = "qwen2"; /* whose biases are missing, then of a wrong shape or type */
+    expect_refused(&recipe, "has no tensor", "blk.0.attn_q.bias");
+    recipe.with_biases = true;
+    recipe.without_tensor = "blk.1.attn_v.bias";
+    expect_refused(&recipe, "has no tensor", "blk.1.attn_v.bias");
+    recipe.without_tensor = NULL;
+    recipe.changed_tensor = "blk.1.attn_k.bias";
+    recipe.changed_shape[0] = 96;
+    expect_refused(&recipe, "tensor blk.1.attn_k.bias is 96", "expected 24");
+    recipe.changed_shape[0] = 32;
+    recipe.changed_type = ID_Q8_0;
+    recipe.kv_heads = 4;
+    recipe.changed_shape[0] = 96;
+    expect_refused(&recipe, "tensor blk.1.attn_k.bias is Q8_0", "must be one of: F32, F16, BF16");
     recipe = model_recipe_small();
     recipe.changed_tensor = "blk.1.attn_q.weight";
     recipe.changed_type = ID_Q4_1;
@@ -524,6 +551,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PACK_TEST(every_type_is_converted_exactly),
+        PACK_TEST(biases_are_converted_exactly),
         PACK_TEST(large_tensors_are_converted_in_steps),
         PACK_TEST(rows_longer_than_a_step_are_converted),
         PACK_TEST(layout_is_aligned_and_in_order),

@@ -96,6 +96,24 @@ static void test_shape(void **state)
     gguf_close(gguf);
 }
 
+static void test_qwen2_has_biases(void **state)
+{
+    (void)state;
+    struct nj_synthetic_shape shape = synthetic_shape_small();
+    shape.architecture = "qwen2";
+    write_model(&shape, NULL);
+    struct nj_gguf *gguf = open_model();
+    assert_int_equal(gguf_tensor_count(gguf), 2 * 12 + 2);
+    assert_tensor(gguf, "blk.1.attn_q.bias", "F32", 64, 1);
+    assert_tensor(gguf, "blk.1.attn_k.bias", "F32", 32, 1);
+    assert_tensor(gguf, "blk.1.attn_v.bias", "F32", 32, 1);
+    struct nj_error error;
+    uint64_t value;
+    assert_int_equal(gguf_get_u64(gguf, "qwen2.context_length", 10000, &value, &error), 1);
+    assert_int_equal(value, 4096);
+    gguf_close(gguf);
+}
+
 static void test_vocabulary(void **state)
 {
     (void)state;
@@ -227,6 +245,9 @@ static void test_bad_shapes(void **state)
     shape.layers = 0;
     assert_refused(&shape);
     shape = synthetic_shape_small();
+    shape.architecture = "mamba";
+    assert_refused(&shape);
+    shape = synthetic_shape_small();
     struct nj_error error;
     assert_int_equal(synthetic_model_write(&shape, directory, NULL, path, &error), -1);
     assert_int_equal(error.code, NJ_NO_INPUT);
@@ -238,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FILE_TEST(test_shape),
+        FILE_TEST(test_qwen2_has_biases),
         FILE_TEST(test_vocabulary),
         FILE_TEST(test_template_of_the_callers),
         FILE_TEST(test_same_seed_same_bytes),
