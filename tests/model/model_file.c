@@ -190,8 +190,13 @@ static void put_block(struct plan *plan, const struct nj_tensor_type *type, unsi
         memcpy(at, (unsigned char *)&number + 2, 2);
         break;
     case NJ_KIND_U4_MIN:
+    case NJ_KIND_U4_SUPER:
+    case NJ_KIND_U5_SUPER:
         put_half(plan, at + 2);
         put_half(plan, at);
+        break;
+    case NJ_KIND_U6_SUPER:
+        put_half(plan, at + type->block_bytes - 2);
         break;
     default:
         put_half(plan, at);
@@ -207,7 +212,7 @@ static void add_data(struct plan *plan, struct nj_bytes *out, const struct plann
         return;
     }
     uint64_t blocks = tensor->shape[0] / type->block_elements * tensor->shape[1];
-    unsigned char block[64];
+    unsigned char block[256];
     for (uint64_t i = 0; i < blocks; i++) {
         put_block(plan, type, block);
         bytes_add(out, block, type->block_bytes);

@@ -78,6 +78,9 @@ static void test_float_path_is_the_textbook(void **state)
         {3, 64, 4, 2, 32, 128, 4096, "q8_0", "f16", true, 6, NULL},
         {1, 1056, 6, 2, 64, 1088, 4096, "q4_1", "q8_0", true, 7, NULL}, /* more than one segment of 1,024 columns */
         {2, 64, 4, 2, 0, 128, 4096, "q5_0", "q5_0", true, 8, NULL},
+        {1, 256, 4, 2, 0, 1280, 4096, "q4_k", "q6_k", true, 11, "qwen2"},
+        {1, 256, 4, 2, 0, 512, 4096, "q5_k", "q4_k", false, 12, NULL},
+        {1, 256, 4, 2, 0, 256, 4096, "q6_k", "q5_k", true, 13, "qwen2"},
         {2, 64, 4, 2, 0, 128, 4096, "f32", NULL, true, 9, "qwen2"},
         {3, 96, 3, 1, 64, 160, 4096, "q5_0", "q8_0", false, 10, "qwen2"},
     };
@@ -117,6 +120,11 @@ static void test_scores_do_not_depend_on_chunks(void **state)
     struct nj_synthetic_shape shape = synthetic_shape_small();
     check_chunks(&shape);
     shape.architecture = "qwen2";
+    check_chunks(&shape);
+    shape.width = 256;
+    shape.feed_forward = 1280;
+    shape.type = "q4_k";
+    shape.embedding_type = "q6_k";
     check_chunks(&shape);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/elementary.h"
+#include "tests/synthetic/quantize_super.h"
 
 enum { BLOCK = 32 };
 
@@ -121,8 +122,10 @@ static void quantize_q8_0(const float *row, int64_t cols, unsigned char *out)
 const struct nj_quantizer *quantizer_find(const char *name)
 {
     static const struct nj_quantizer QUANTIZERS[] = {
-        {"f32", 0, quantize_f32},   {"f16", 1, quantize_f16},   {"bf16", 30, quantize_bf16}, {"q4_0", 2, quantize_q4_0},
-        {"q4_1", 3, quantize_q4_1}, {"q8_0", 8, quantize_q8_0}, {"q5_0", 6, quantize_q5_0},
+        {"f32", 0, quantize_f32},    {"f16", 1, quantize_f16},    {"bf16", 30, quantize_bf16},
+        {"q4_0", 2, quantize_q4_0},  {"q4_1", 3, quantize_q4_1},  {"q8_0", 8, quantize_q8_0},
+        {"q5_0", 6, quantize_q5_0},  {"q4_k", 12, quantize_q4_k}, {"q5_k", 13, quantize_q5_k},
+        {"q6_k", 14, quantize_q6_k},
     };
     for (size_t i = 0; i < sizeof QUANTIZERS / sizeof *QUANTIZERS; i++)
         if (strcmp(QUANTIZERS[i].name, name) == 0)

@@ -356,6 +356,13 @@ static int write_file(FILE *file, const struct plan *plan, struct nj_gguf_writer
     return failed ? -1 : 0;
 }
 
+/* Rows must be whole blocks of the type. */
+static bool fits_type(const char *type, int64_t cols)
+{
+    const struct nj_quantizer *quantizer = quantizer_find(type);
+    return quantizer != NULL && tensor_type_row_bytes(tensor_type_by_gguf_id(quantizer->gguf_id), (uint64_t)cols) != 0;
+}
+
 static int check_shape(const struct nj_synthetic_shape *shape, struct nj_error *error)
 {
     if (shape->layers < 1 || shape->width < 32 || shape->heads < 1 || shape->kv_heads < 1 || shape->feed_forward < 32 ||
@@ -370,7 +377,12 @@ static int check_shape(const struct nj_synthetic_shape *shape, struct nj_error *
         return error_set(error, NJ_BAD_USAGE, "the architectures are llama and qwen2");
     if (shape->type == NULL || quantizer_find(shape->type) == NULL ||
         (shape->embedding_type != NULL && quantizer_find(shape->embedding_type) == NULL))
-        return error_set(error, NJ_BAD_USAGE, "the types are q4_0, q4_1, q5_0, q8_0, f16, bf16 and f32");
+        return error_set(error, NJ_BAD_USAGE,
+                         "the types are q4_0, q4_1, q5_0, q8_0, q4_k, q5_k, q6_k, f16, bf16 and f32");
+    const char *embedding_type = shape->embedding_type != NULL ? shape->embedding_type : shape->type;
+    if (!fits_type(shape->type, shape->width) || !fits_type(shape->type, shape->feed_forward) ||
+        !fits_type(shape->type, (int64_t)shape->heads * head_width(shape)) || !fits_type(embedding_type, shape->width))
+        return error_set(error, NJ_BAD_USAGE, "q4_k, q5_k and q6_k need rows of a multiple of 256");
     return 0;
 }
 

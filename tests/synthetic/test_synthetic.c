@@ -192,13 +192,15 @@ static void test_weights_are_alike_in_every_type(void **state)
     static const struct {
         const char *type;
         double most; /* of the error, relative to the weights' spread */
-    } TYPES[] = {{"f32", 0},    {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01},
-                 {"q5_0", 0.1}, {"q4_1", 0.15}, {"q4_0", 0.2}};
-    enum { WIDTH = 64, ROWS = 128, COUNT = WIDTH * ROWS };
+    } TYPES[] = {{"f32", 0},     {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01}, {"q5_0", 0.1},
+                 {"q6_k", 0.05}, {"q5_k", 0.1},  {"q4_k", 0.2},   {"q4_1", 0.15}, {"q4_0", 0.2}};
+    enum { WIDTH = 256, ROWS = 512, COUNT = WIDTH * ROWS };
     static float exact[COUNT], got[COUNT];
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
         struct nj_synthetic_shape shape = synthetic_shape_small();
         shape.type = TYPES[i].type;
+        shape.width = WIDTH;
+        shape.feed_forward = ROWS;
         write_model(&shape, NULL);
         struct nj_gguf *gguf = open_model();
         const struct nj_gguf_tensor *tensor = gguf_tensor_find(gguf, "blk.1.ffn_up.weight");
@@ -240,6 +242,8 @@ static void test_bad_shapes(void **state)
     assert_refused(&shape);
     shape = synthetic_shape_small();
     shape.type = "q3_k";
+    assert_refused(&shape);
+    shape.type = "q4_k"; /* rows of 64 */
     assert_refused(&shape);
     shape = synthetic_shape_small();
     shape.layers = 0;
