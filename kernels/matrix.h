@@ -6,26 +6,44 @@
  *
  *   u4 (256 bytes of nibbles): byte 64*j + 4*r + c, j = 0..3, r = 0..15, c = 0..3, holds column 4*j + c
  *       of row r in its low nibble and column 16 + 4*j + c in its high nibble
+ *   u5 (320 bytes):            256 bytes of the low four bits as above, then byte 4*r + c, c = 0..3, whose bit j,
+ *       j = 0..7, is the fifth bit of column 4*j + c of row r
  *   s8 (512 bytes):            byte 64*j + 4*r + c, j = 0..7, holds column 4*j + c of row r
  *
  * followed by 16 IEEE half scales (row 0..15) and, for NJ_KIND_U4_MIN only, 16 half minima.
+ *
+ * Kinds with super-blocks (u4_super, u5_super, u6_super) have blocks of 16 rows x 256 columns instead: the numbers
+ * of eight groups of 32 columns, ascending, each as above, u6 as u4 plus two bits:
+ *
+ *   u6 (384 bytes): 256 bytes of the low four bits as in u4, then byte 64*k + 4*r + c, k = 0..1, whose bits 2*i and
+ *       2*i + 1, i = 0..3, are the upper two bits of column 16*k + 4*i + c of row r
+ *
+ * followed by the scales, compressed as in the file. u4_super and u5_super: 96 bytes of 6-bit group scales, 96 bytes
+ * of 6-bit group minima, 16 half scales, 16 half scales of the minima. In each 96 bytes, byte 16*k + r, k = 0..3,
+ * holds the low four bits of group k of row r in its low nibble and of group k + 4 in its high one; byte
+ * 64 + 16*k + r, k = 0..1, holds at bits 2*i and 2*i + 1 the upper two bits of group 4*k + i. u6_super: 256 bytes
+ * of signed scales, byte 16*h + r for columns 16*h .. 16*h + 15 of the block, h = 0..15, then 16 half scales.
+ *
  * A strip of a float kind is `cols` vectors of 16 elements: element [col][row].
  *
  * The 16 x 32 block is at once two AVX2 halves (8 rows each), one AVX-512 register per j, and the A
  * fragment of the int8 tensor-core instruction m16n8k32.
  *
- * Matrix data is 64-byte aligned. cols is a multiple of 32 for every kind. */
+ * Matrix data is 64-byte aligned. cols is a multiple of 32, and of 256 for kinds with super-blocks. */
 #ifndef NJ_KERNELS_MATRIX_H
 #define NJ_KERNELS_MATRIX_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { NJ_STRIP_ROWS = 16, NJ_GROUP_COLS = 32, NJ_SEGMENT_COLS = 1024 };
+enum { NJ_STRIP_ROWS = 16, NJ_GROUP_COLS = 32, NJ_SUPER_COLS = 256, NJ_SEGMENT_COLS = 1024 };
 
 /* The value of element q in a row with scale d and minimum m (all exact in float32 but for one rounding):
- *   U4_ZERO8  d * (q - 8)      U4_MIN  fmaf(d, q, m)      S8  d * q, |q| <= 127
- *   F32, F16, BF16             the stored number */
+ *   U4_ZERO8   d * (q - 8)     U4_MIN  fmaf(d, q, m)      S8  d * q, |q| <= 127
+ *   U5_ZERO16  d * (q - 16)    F32, F16, BF16  the stored number
+ *   U4_SUPER, U5_SUPER  as U4_MIN, with d = super scale * group scale, m = -(super scale of minima * group minimum)
+ *   U6_SUPER            (d * s) * (q - 32), s the signed scale of the 16 columns
+ * Packs store these numbers (docs/pack.md): new kinds come last. */
 enum nj_matrix_kind {
     NJ_KIND_U4_ZERO8,
     NJ_KIND_U4_MIN,
@@ -33,6 +51,10 @@ enum nj_matrix_kind {
     NJ_KIND_F32,
     NJ_KIND_F16,
     NJ_KIND_BF16,
+    NJ_KIND_U5_ZERO16,
+    NJ_KIND_U4_SUPER,
+    NJ_KIND_U5_SUPER,
+    NJ_KIND_U6_SUPER,
     NJ_KIND_COUNT
 };
 
@@ -47,7 +69,12 @@ struct nj_matrix_kind_info {
     const char *name;
     int is_float;         /* 1: a strip is [col][16] elements of element_bytes */
     size_t element_bytes; /* float kinds */
-    size_t block_bytes;   /* integer kinds: bytes of one 16 x 32 block */
+    int bits;             /* integer kinds: of a stored number; 4, 5, 6 or 8 */
+    int zero_point;       /* integer kinds: what is subtracted from a stored number */
+    int has_minimum;      /* integer kinds: every group has a minimum */
+    int block_groups;     /* integer kinds: groups of 32 columns in a block; 1, or 8 for super-blocks */
+    size_t quant_bytes;   /* integer kinds: bytes of the numbers of one group of 16 rows, without scales */
+    size_t block_bytes;   /* integer kinds: bytes of one block, scales included */
 };
 
 /* Never NULL for a kind below NJ_KIND_COUNT. */

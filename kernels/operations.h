@@ -76,10 +76,11 @@ struct nj_silu_mul_args {
     struct nj_activation out;
 };
 
-/* y = W x, or y = y + W x, for up to three matrices over the same x (query, key, value; gate, up). */
+/* y = W x + bias, or y = y + (W x + bias), for up to three matrices over the same x (query, key, value; gate, up). */
 struct nj_matmul_output {
     struct nj_matrix w;
-    float *y; /* [count][y_stride] */
+    const float *bias; /* [w.rows], or NULL: nothing is added */
+    float *y;          /* [count][y_stride] */
     int64_t y_stride;
     int accumulate;
 };

@@ -1,5 +1,5 @@
 /* What the converters of block-quantised types share; nobody else includes it. A block of the file has 32
- * consecutive elements of one row; a block of the strip has the same 32 columns of 16 rows. */
+ * or 256 consecutive elements of one row; a block of the strip has the same columns of 16 rows. */
 #ifndef NJ_ENGINE_FORMATS_CONVERT_INTEGER_H
 #define NJ_ENGINE_FORMATS_CONVERT_INTEGER_H
 
@@ -16,6 +16,12 @@ typedef const char *(*convert_block)(const unsigned char *from, int row, unsigne
 /* Converts a strip block by block; arguments and result as in struct nj_tensor_type. */
 int convert_integer_strip(const void *rows, size_t row_bytes, size_t from_block_bytes, int rows_present, int64_t cols,
                           enum nj_matrix_kind kind, convert_block convert, void *strip, struct nj_error *error);
+
+/* Puts 32 numbers of 4 to 6 bits into row `row` of a group of the strip: their low four bits, their fifth bit, their
+ * fifth and sixth bits. */
+void convert_store_nibbles(unsigned char *to, int row, const uint8_t q[NJ_GROUP_COLS]);
+void convert_store_fifth_bits(unsigned char *to, int row, const uint8_t q[NJ_GROUP_COLS]);
+void convert_store_upper_pairs(unsigned char *to, int row, const uint8_t q[NJ_GROUP_COLS]);
 
 /* The half stored at `from`; `convert_half_is_finite` tells whether it is neither infinite nor NaN. */
 uint16_t convert_read_half(const unsigned char *from);

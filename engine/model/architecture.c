@@ -22,6 +22,7 @@ static const double ROPE_BASE_DEFAULT = 10000, ROPE_BASE_MOST = 1e15;
 
 static const struct nj_architecture architectures[] = {
     {.name = "llama", .rope = NJ_ROPE_ADJACENT},
+    {.name = "qwen2", .rope = NJ_ROPE_HALVES, .has_attention_biases = true},
 };
 
 enum { ARCHITECTURE_COUNT = sizeof architectures / sizeof architectures[0] };

@@ -12,6 +12,7 @@
 struct nj_architecture {
     const char *name; /* general.architecture */
     enum nj_rope_kind rope;
+    bool has_attention_biases; /* queries, keys and values have one; required where true, refused where not */
 };
 
 /* NULL: not supported. */

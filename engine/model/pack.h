@@ -15,7 +15,7 @@
 
 enum { NJ_PACK_VERSION = 1, NJ_PACK_ALIGNMENT = 4096 };
 
-/* Where a tensor belongs. NJ_SLOT_LAYER ones exist once per layer. */
+/* Where a tensor belongs. Those of a layer exist once per layer. Packs store these numbers: new slots come last. */
 enum nj_tensor_slot {
     NJ_SLOT_EMBEDDING,
     NJ_SLOT_ATTENTION_NORM,
@@ -28,11 +28,14 @@ enum nj_tensor_slot {
     NJ_SLOT_UP,
     NJ_SLOT_DOWN,
     NJ_SLOT_OUTPUT_NORM,
-    NJ_SLOT_HEAD, /* absent when embeddings are tied */
+    NJ_SLOT_HEAD,       /* absent when embeddings are tied */
+    NJ_SLOT_QUERY_BIAS, /* these three only in architectures with attention biases */
+    NJ_SLOT_KEY_BIAS,
+    NJ_SLOT_VALUE_BIAS,
     NJ_SLOT_COUNT
 };
 
-/* A tensor in the pack. Norm vectors have rows 1 and are plain float32 arrays (kind NJ_KIND_F32,
+/* A tensor in the pack. Vectors (norms, biases) have rows 1 and are plain float32 arrays (kind NJ_KIND_F32,
  * is_vector 1), not strips. */
 struct nj_pack_tensor {
     enum nj_tensor_slot slot;

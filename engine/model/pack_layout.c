@@ -16,25 +16,33 @@ enum place { PLACE_EMBEDDING, PLACE_LAYER, PLACE_OUTPUT };
 /* Which hyperparameter a dimension must equal. */
 enum extent { EXTENT_ONE, EXTENT_WIDTH, EXTENT_FEED_FORWARD, EXTENT_QUERIES, EXTENT_KEYS, EXTENT_VOCABULARY };
 
+/* Which models have a tensor; all others must not have it. */
+enum presence { IN_ALL, IF_UNTIED, IF_BIASED };
+
 /* Every tensor of a model, in the order of nj_tensor_slot, which is also the order within a section. */
 static const struct slot {
     const char *name; /* in the model file; %d is the layer */
     enum place place;
     bool is_vector;
     enum extent rows, cols;
+    enum presence presence;
 } slots[NJ_SLOT_COUNT] = {
-    [NJ_SLOT_EMBEDDING] = {"token_embd.weight", PLACE_EMBEDDING, false, EXTENT_VOCABULARY, EXTENT_WIDTH},
-    [NJ_SLOT_ATTENTION_NORM] = {"blk.%d.attn_norm.weight", PLACE_LAYER, true, EXTENT_ONE, EXTENT_WIDTH},
-    [NJ_SLOT_QUERY] = {"blk.%d.attn_q.weight", PLACE_LAYER, false, EXTENT_QUERIES, EXTENT_WIDTH},
-    [NJ_SLOT_KEY] = {"blk.%d.attn_k.weight", PLACE_LAYER, false, EXTENT_KEYS, EXTENT_WIDTH},
-    [NJ_SLOT_VALUE] = {"blk.%d.attn_v.weight", PLACE_LAYER, false, EXTENT_KEYS, EXTENT_WIDTH},
-    [NJ_SLOT_ATTENTION_OUTPUT] = {"blk.%d.attn_output.weight", PLACE_LAYER, false, EXTENT_WIDTH, EXTENT_QUERIES},
-    [NJ_SLOT_FEED_FORWARD_NORM] = {"blk.%d.ffn_norm.weight", PLACE_LAYER, true, EXTENT_ONE, EXTENT_WIDTH},
-    [NJ_SLOT_GATE] = {"blk.%d.ffn_gate.weight", PLACE_LAYER, false, EXTENT_FEED_FORWARD, EXTENT_WIDTH},
-    [NJ_SLOT_UP] = {"blk.%d.ffn_up.weight", PLACE_LAYER, false, EXTENT_FEED_FORWARD, EXTENT_WIDTH},
-    [NJ_SLOT_DOWN] = {"blk.%d.ffn_down.weight", PLACE_LAYER, false, EXTENT_WIDTH, EXTENT_FEED_FORWARD},
-    [NJ_SLOT_OUTPUT_NORM] = {"output_norm.weight", PLACE_OUTPUT, true, EXTENT_ONE, EXTENT_WIDTH},
-    [NJ_SLOT_HEAD] = {"output.weight", PLACE_OUTPUT, false, EXTENT_VOCABULARY, EXTENT_WIDTH},
+    [NJ_SLOT_EMBEDDING] = {"token_embd.weight", PLACE_EMBEDDING, false, EXTENT_VOCABULARY, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_ATTENTION_NORM] = {"blk.%d.attn_norm.weight", PLACE_LAYER, true, EXTENT_ONE, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_QUERY] = {"blk.%d.attn_q.weight", PLACE_LAYER, false, EXTENT_QUERIES, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_KEY] = {"blk.%d.attn_k.weight", PLACE_LAYER, false, EXTENT_KEYS, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_VALUE] = {"blk.%d.attn_v.weight", PLACE_LAYER, false, EXTENT_KEYS, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_ATTENTION_OUTPUT] = {"blk.%d.attn_output.weight", PLACE_LAYER, false, EXTENT_WIDTH, EXTENT_QUERIES,
+                                  IN_ALL},
+    [NJ_SLOT_FEED_FORWARD_NORM] = {"blk.%d.ffn_norm.weight", PLACE_LAYER, true, EXTENT_ONE, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_GATE] = {"blk.%d.ffn_gate.weight", PLACE_LAYER, false, EXTENT_FEED_FORWARD, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_UP] = {"blk.%d.ffn_up.weight", PLACE_LAYER, false, EXTENT_FEED_FORWARD, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_DOWN] = {"blk.%d.ffn_down.weight", PLACE_LAYER, false, EXTENT_WIDTH, EXTENT_FEED_FORWARD, IN_ALL},
+    [NJ_SLOT_OUTPUT_NORM] = {"output_norm.weight", PLACE_OUTPUT, true, EXTENT_ONE, EXTENT_WIDTH, IN_ALL},
+    [NJ_SLOT_HEAD] = {"output.weight", PLACE_OUTPUT, false, EXTENT_VOCABULARY, EXTENT_WIDTH, IF_UNTIED},
+    [NJ_SLOT_QUERY_BIAS] = {"blk.%d.attn_q.bias", PLACE_LAYER, true, EXTENT_ONE, EXTENT_QUERIES, IF_BIASED},
+    [NJ_SLOT_KEY_BIAS] = {"blk.%d.attn_k.bias", PLACE_LAYER, true, EXTENT_ONE, EXTENT_KEYS, IF_BIASED},
+    [NJ_SLOT_VALUE_BIAS] = {"blk.%d.attn_v.bias", PLACE_LAYER, true, EXTENT_ONE, EXTENT_KEYS, IF_BIASED},
 };
 
 static uint64_t extent_value(enum extent extent, const struct nj_hyperparameters *shape)
@@ -54,6 +62,19 @@ static uint64_t extent_value(enum extent extent, const struct nj_hyperparameters
         return (uint64_t)shape->vocabulary;
     }
     return 0;
+}
+
+static bool is_present(const struct slot *slot, const struct nj_hyperparameters *shape)
+{
+    switch (slot->presence) {
+    case IN_ALL:
+        return true;
+    case IF_UNTIED:
+        return !shape->tied_embeddings;
+    case IF_BIASED:
+        return shape->architecture->has_attention_biases;
+    }
+    return false;
 }
 
 void pack_tensor_name(enum nj_tensor_slot slot, int32_t layer, char out[NJ_TENSOR_NAME_BYTES])
@@ -107,7 +128,7 @@ static int check_type(const struct nj_gguf_tensor *source, const char *name, boo
         return error_set(error, NJ_BAD_DATA, "tensor %s has type number %" PRIu32 "; nightjar reads: %s", name,
                          source->type_id, known);
     if (is_vector && !matrix_kind_info(source->type->kind)->is_float)
-        return error_set(error, NJ_BAD_DATA, "tensor %s is %s; a norm must be one of: %s", name, source->type->name,
+        return error_set(error, NJ_BAD_DATA, "tensor %s is %s; a vector must be one of: %s", name, source->type->name,
                          known);
     return 0;
 }
@@ -153,8 +174,7 @@ static int add_section(struct nj_pack_layout *layout, const struct nj_gguf *gguf
     struct nj_pack_section section = {.offset = layout->file_bytes, .first_tensor = layout->tensor_count};
     uint64_t end = section.offset;
     for (int slot = 0; slot < NJ_SLOT_COUNT; slot++) {
-        bool absent = slot == NJ_SLOT_HEAD && shape->tied_embeddings;
-        if (slots[slot].place != place || absent)
+        if (slots[slot].place != place || !is_present(&slots[slot], shape))
             continue;
         if (add_tensor(layout, gguf, shape, (enum nj_tensor_slot)slot, layer, &end, error) != 0)
             return -1;
@@ -193,11 +213,11 @@ static int refuse_extra_tensors(const struct nj_pack_layout *layout, const struc
 }
 
 /* Tensors of each place, to size the arrays. */
-static int count_slots(enum place place)
+static int count_slots(enum place place, const struct nj_hyperparameters *shape)
 {
     int count = 0;
     for (int slot = 0; slot < NJ_SLOT_COUNT; slot++)
-        count += slots[slot].place == place;
+        count += slots[slot].place == place && is_present(&slots[slot], shape);
     return count;
 }
 
@@ -219,8 +239,8 @@ int pack_layout_plan(const struct nj_gguf *gguf, const struct nj_hyperparameters
 {
     memset(out, 0, sizeof *out);
     int sections = shape->layers + 2;
-    int tensors = count_slots(PLACE_EMBEDDING) + shape->layers * count_slots(PLACE_LAYER) + count_slots(PLACE_OUTPUT) -
-                  (shape->tied_embeddings ? 1 : 0);
+    int tensors = count_slots(PLACE_EMBEDDING, shape) + shape->layers * count_slots(PLACE_LAYER, shape) +
+                  count_slots(PLACE_OUTPUT, shape);
     out->header_bytes = pack_header_bytes(sections, tensors);
     out->file_bytes = out->header_bytes;
     out->sections = calloc((size_t)sections, sizeof *out->sections);

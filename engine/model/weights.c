@@ -53,6 +53,15 @@ static void place_tensor(struct nj_weights *weights, const struct nj_pack_tensor
     case NJ_SLOT_HEAD:
         weights->head = matrix;
         break;
+    case NJ_SLOT_QUERY_BIAS:
+        layer->query_bias = address;
+        break;
+    case NJ_SLOT_KEY_BIAS:
+        layer->key_bias = address;
+        break;
+    case NJ_SLOT_VALUE_BIAS:
+        layer->value_bias = address;
+        break;
     case NJ_SLOT_COUNT:
         break;
     }

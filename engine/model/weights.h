@@ -7,6 +7,7 @@
 
 struct nj_layer_weights {
     const float *attention_norm, *feed_forward_norm; /* [width] */
+    const float *query_bias, *key_bias, *value_bias; /* [rows of the matrix]; NULL: the model has none */
     struct nj_matrix query, key, value, attention_output, gate, up, down;
 };
 

@@ -191,14 +191,14 @@ struct nj_forward_batch *forward_batch(struct nj_forward *forward)
     return &forward->memory.batch;
 }
 
-/* The forms of an activation that these matrices read: float kinds float32, integer kinds int8, and on the
+/* The forms of an activation that these products read: float kinds float32, integer kinds int8, and on the
  * float path float32 for all. */
 static struct nj_activation select_forms(const struct nj_forward *forward, struct nj_activation both,
-                                         const struct nj_matrix *const *readers, int count)
+                                         const struct nj_matmul_output *readers, int count)
 {
     bool needs_f32 = forward->options.float_path != 0, needs_q8 = false;
     for (int i = 0; i < count; i++) {
-        bool is_float = matrix_kind_info(readers[i]->kind)->is_float != 0;
+        bool is_float = matrix_kind_info(readers[i].w.kind)->is_float != 0;
         needs_f32 |= is_float;
         needs_q8 |= !is_float && !forward->options.float_path;
     }
@@ -222,15 +222,15 @@ static void launch_norm(struct nj_forward *forward, const float *weight, const i
     stream_launch(forward->stream, NJ_OP_RMS_NORM, &args);
 }
 
-/* One launch for matrices that read the same activation; each writes rows of its own width. */
+/* One launch for products of the same activation; each writes rows of its own width. */
 static void launch_matmul(struct nj_forward *forward, struct nj_activation x, int64_t count,
-                          const struct nj_matrix *const *matrices, float *const *outputs, int outputs_count,
-                          int accumulate)
+                          const struct nj_matmul_output *products, int products_count)
 {
-    union nj_operation_args args = {.matmul = {.x = x, .count = count, .outputs = outputs_count}};
-    for (int i = 0; i < outputs_count; i++)
-        args.matmul.output[i] = (struct nj_matmul_output){
-            .w = *matrices[i], .y = outputs[i], .y_stride = matrices[i]->rows, .accumulate = accumulate};
+    union nj_operation_args args = {.matmul = {.x = x, .count = count, .outputs = products_count}};
+    for (int i = 0; i < products_count; i++) {
+        args.matmul.output[i] = products[i];
+        args.matmul.output[i].y_stride = products[i].w.rows;
+    }
     stream_launch(forward->stream, NJ_OP_MATMUL, &args);
 }
 
@@ -291,15 +291,18 @@ static void launch_attention(struct nj_forward *forward, const struct nj_layer_w
 {
     struct memory *memory = &forward->memory;
     const int64_t count = memory->batch.count;
-    const struct nj_matrix *inputs[] = {&layer->query, &layer->key, &layer->value};
-    float *const input_rows[] = {memory->query, memory->key, memory->value};
+    const struct nj_matmul_output inputs[] = {
+        {.w = layer->query, .bias = layer->query_bias, .y = memory->query},
+        {.w = layer->key, .bias = layer->key_bias, .y = memory->key},
+        {.w = layer->value, .bias = layer->value_bias, .y = memory->value},
+    };
     struct nj_activation in = select_forms(forward, memory->attention_in, inputs, 3);
     launch_norm(forward, layer->attention_norm, NULL, count, in);
-    launch_matmul(forward, in, count, inputs, input_rows, 3, 0);
+    launch_matmul(forward, in, count, inputs, 3);
     launch_attention_core(forward, layer_index);
 
-    const struct nj_matrix *output[] = {&layer->attention_output};
-    struct nj_activation out = select_forms(forward, memory->attention_out, output, 1);
+    const struct nj_matmul_output output = {.w = layer->attention_output, .y = memory->residual, .accumulate = 1};
+    struct nj_activation out = select_forms(forward, memory->attention_out, &output, 1);
     if (out.q8.q != NULL) {
         union nj_operation_args args = {.quantize = {.x = memory->attention_out.f32,
                                                      .count = count,
@@ -307,35 +310,34 @@ static void launch_attention(struct nj_forward *forward, const struct nj_layer_w
                                                      .out = out}};
         stream_launch(forward->stream, NJ_OP_QUANTIZE, &args);
     }
-    launch_matmul(forward, out, count, output, &memory->residual, 1, 1);
+    launch_matmul(forward, out, count, &output, 1);
 }
 
 static void launch_feed_forward(struct nj_forward *forward, const struct nj_layer_weights *layer)
 {
     struct memory *memory = &forward->memory;
     const int64_t count = memory->batch.count;
-    const struct nj_matrix *inputs[] = {&layer->gate, &layer->up};
-    float *const input_rows[] = {memory->gate, memory->up};
+    const struct nj_matmul_output inputs[] = {{.w = layer->gate, .y = memory->gate}, {.w = layer->up, .y = memory->up}};
     struct nj_activation in = select_forms(forward, memory->feed_forward_in, inputs, 2);
     launch_norm(forward, layer->feed_forward_norm, NULL, count, in);
-    launch_matmul(forward, in, count, inputs, input_rows, 2, 0);
+    launch_matmul(forward, in, count, inputs, 2);
 
-    const struct nj_matrix *output[] = {&layer->down};
-    struct nj_activation mid = select_forms(forward, memory->feed_forward_mid, output, 1);
+    const struct nj_matmul_output output = {.w = layer->down, .y = memory->residual, .accumulate = 1};
+    struct nj_activation mid = select_forms(forward, memory->feed_forward_mid, &output, 1);
     union nj_operation_args args = {
         .silu_mul = {
             .gate = memory->gate, .up = memory->up, .count = count, .width = forward->shape.feed_forward, .out = mid}};
     stream_launch(forward->stream, NJ_OP_SILU_MUL, &args);
-    launch_matmul(forward, mid, count, output, &memory->residual, 1, 1);
+    launch_matmul(forward, mid, count, &output, 1);
 }
 
 static void launch_head(struct nj_forward *forward, const int32_t *rows, int64_t count)
 {
     struct memory *memory = &forward->memory;
-    const struct nj_matrix *head[] = {weights_head(forward->weights)};
-    struct nj_activation in = select_forms(forward, memory->head_in, head, 1);
+    const struct nj_matmul_output head = {.w = *weights_head(forward->weights), .y = memory->logits};
+    struct nj_activation in = select_forms(forward, memory->head_in, &head, 1);
     launch_norm(forward, weights_output_norm(forward->weights), rows, count, in);
-    launch_matmul(forward, in, count, head, &memory->logits, 1, 0);
+    launch_matmul(forward, in, count, &head, 1);
     union nj_operation_args args = {.logit_stats = {.logits = memory->logits,
                                                     .count = count,
                                                     .vocabulary = forward->shape.vocabulary,

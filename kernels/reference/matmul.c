@@ -14,9 +14,10 @@ enum {
     CHUNK_TOKENS = 32 /* tokens that share one unpacking of a segment */
 };
 
-/* One 16 x 32 block unpacked. `minimum` is 0 where the kind has none. */
+/* One group of 16 rows x 32 columns unpacked. `minimum` is 0 where the kind has none. */
 struct block {
-    int16_t q[COLS][ROWS]; /* as stored: U4 0..15 */
+    int16_t q[COLS][ROWS];         /* with the zero point subtracted */
+    int16_t column_scale[2][ROWS]; /* of columns 0..15 and 16..31; 1 where the kind has none */
     float scale[ROWS];
     float minimum[ROWS];
 };
@@ -32,25 +33,71 @@ static uint16_t load_half(const uint8_t *bytes)
     return half;
 }
 
-static void unpack_block(enum nj_matrix_kind kind, const uint8_t *data, struct block *block)
+static int unpack_number(int bits, const uint8_t *data, int row, int col)
 {
-    int is_u4 = kind != NJ_KIND_S8;
-    for (int col = 0; col < COLS; col++) {
-        for (int row = 0; row < ROWS; row++) {
-            int inner = is_u4 ? col % 16 : col;
-            uint8_t byte = data[64 * (inner / 4) + 4 * row + inner % 4];
-            if (is_u4)
-                block->q[col][row] = (int16_t)(col < 16 ? byte & 15 : byte >> 4);
-            else
-                block->q[col][row] = (int8_t)byte;
-        }
-    }
-    const uint8_t *halves = data + (is_u4 ? ROWS * COLS / 2 : ROWS * COLS);
+    if (bits == 8)
+        return (int8_t)data[64 * (col / 4) + 4 * row + col % 4];
+    uint8_t pair = data[64 * (col % 16 / 4) + 4 * row + col % 4];
+    int low = col < 16 ? pair & 15 : pair >> 4;
+    if (bits == 5)
+        return low + 16 * (data[256 + 4 * row + col % 4] >> (col / 4) & 1);
+    if (bits == 6)
+        return low + 16 * (data[256 + 64 * (col / 16) + 4 * row + col % 4] >> 2 * (col % 16 / 4) & 3);
+    return low;
+}
+
+static void unpack_halves(const uint8_t *halves, float *out)
+{
+    for (int row = 0; row < ROWS; row++)
+        out[row] = elementary_float_from_half(load_half(halves + 2 * row));
+}
+
+/* The 6-bit number of a group of a super-block. */
+static float unpack_six_bits(const uint8_t *data, int group, int row)
+{
+    int low = data[16 * (group % 4) + row] >> 4 * (group / 4) & 15;
+    int high = data[64 + 16 * (group / 4) + row] >> 2 * (group % 4) & 3;
+    return (float)(low + 16 * high);
+}
+
+/* `group` counts in the block whose scales these are. */
+static void unpack_scales(const struct nj_matrix_kind_info *info, const uint8_t *scales, int group, struct block *block)
+{
+    int is_super = info->block_groups > 1;
     for (int row = 0; row < ROWS; row++) {
-        block->scale[row] = elementary_float_from_half(load_half(halves + 2 * row));
-        block->minimum[row] =
-            kind == NJ_KIND_U4_MIN ? elementary_float_from_half(load_half(halves + 2 * ROWS + 2 * row)) : 0.0f;
+        block->column_scale[0][row] = block->column_scale[1][row] = 1;
+        block->minimum[row] = 0.0f;
     }
+    if (is_super && info->has_minimum) {
+        unpack_halves(scales + 192, block->scale);
+        unpack_halves(scales + 192 + 2 * ROWS, block->minimum);
+        for (int row = 0; row < ROWS; row++) {
+            block->scale[row] *= unpack_six_bits(scales, group, row);
+            block->minimum[row] = -(block->minimum[row] * unpack_six_bits(scales + 96, group, row));
+        }
+    } else if (is_super) {
+        unpack_halves(scales + 256, block->scale);
+        for (int half = 0; half < 2; half++)
+            for (int row = 0; row < ROWS; row++)
+                block->column_scale[half][row] = (int8_t)scales[16 * (2 * group + half) + row];
+    } else {
+        unpack_halves(scales, block->scale);
+        if (info->has_minimum)
+            unpack_halves(scales + 2 * ROWS, block->minimum);
+    }
+}
+
+/* Group `group` of a strip. */
+static void unpack_group(const struct nj_matrix_kind_info *info, const uint8_t *strip, int64_t group,
+                         struct block *block)
+{
+    const uint8_t *data = strip + (size_t)(group / info->block_groups) * info->block_bytes;
+    int within = (int)(group % info->block_groups);
+    const uint8_t *numbers = data + (size_t)within * info->quant_bytes;
+    for (int col = 0; col < COLS; col++)
+        for (int row = 0; row < ROWS; row++)
+            block->q[col][row] = (int16_t)(unpack_number(info->bits, numbers, row, col) - info->zero_point);
+    unpack_scales(info, data + (size_t)info->block_groups * info->quant_bytes, within, block);
 }
 
 static const uint8_t *strip_data(const struct nj_matrix *w, int64_t strip)
@@ -61,19 +108,18 @@ static const uint8_t *strip_data(const struct nj_matrix *w, int64_t strip)
 static void unpack_segment(const struct nj_matrix *w, int64_t strip, int64_t first_group, int64_t groups,
                            struct segment *segment)
 {
-    size_t block_bytes = matrix_kind_info(w->kind)->block_bytes;
-    const uint8_t *data = strip_data(w, strip) + (size_t)first_group * block_bytes;
+    const struct nj_matrix_kind_info *info = matrix_kind_info(w->kind);
     for (int64_t g = 0; g < groups; g++)
-        unpack_block(w->kind, data + (size_t)g * block_bytes, &segment->block[g]);
+        unpack_group(info, strip_data(w, strip), first_group + g, &segment->block[g]);
 }
 
-static void dequantize_block(enum nj_matrix_kind kind, const struct block *block, float *out)
+static void dequantize_block(const struct nj_matrix_kind_info *info, const struct block *block, float *out)
 {
     for (int col = 0; col < COLS; col++) {
         for (int row = 0; row < ROWS; row++) {
-            int q = kind == NJ_KIND_U4_ZERO8 ? block->q[col][row] - 8 : block->q[col][row];
-            out[col * ROWS + row] = kind == NJ_KIND_U4_MIN ? fmaf(block->scale[row], (float)q, block->minimum[row])
-                                                           : block->scale[row] * (float)q;
+            float q = (float)block->q[col][row];
+            float scale = block->scale[row] * (float)block->column_scale[col / 16][row];
+            out[col * ROWS + row] = info->has_minimum ? fmaf(scale, q, block->minimum[row]) : scale * q;
         }
     }
 }
@@ -100,23 +146,27 @@ void reference_dequantize_strip(const struct nj_matrix *w, int64_t strip, int64_
     }
     for (int64_t col = 0; col < count; col += COLS) {
         struct block block;
-        unpack_block(w->kind, data + (size_t)((first + col) / COLS) * info->block_bytes, &block);
-        dequantize_block(w->kind, &block, out + col * ROWS);
+        unpack_group(info, data, (first + col) / COLS, &block);
+        dequantize_block(info, &block, out + col * ROWS);
     }
 }
 
 /* acc += one group's part of one token: an exact int32 dot product, joined by fmaf. */
-static void add_group(enum nj_matrix_kind kind, const struct block *block, const int8_t *x, float d, int32_t sum,
-                      float *acc)
+static void add_group(const struct nj_matrix_kind_info *info, const struct block *block, const int8_t *x, float d,
+                      int32_t sum, float *acc)
 {
     int32_t dot[ROWS] = {0};
-    for (int col = 0; col < COLS; col++)
+    for (int half = 0; half < 2; half++) {
+        int32_t part[ROWS] = {0};
+        for (int col = 16 * half; col < 16 * half + 16; col++)
+            for (int row = 0; row < ROWS; row++)
+                part[row] += block->q[col][row] * x[col];
         for (int row = 0; row < ROWS; row++)
-            dot[row] += block->q[col][row] * x[col];
-    int32_t zero_point = kind == NJ_KIND_U4_ZERO8 ? 8 * sum : 0;
+            dot[row] += block->column_scale[half][row] * part[row];
+    }
     for (int row = 0; row < ROWS; row++)
-        acc[row] = fmaf(block->scale[row] * d, (float)(dot[row] - zero_point), acc[row]);
-    if (kind == NJ_KIND_U4_MIN)
+        acc[row] = fmaf(block->scale[row] * d, (float)dot[row], acc[row]);
+    if (info->has_minimum)
         for (int row = 0; row < ROWS; row++)
             acc[row] = fmaf(block->minimum[row], d * (float)sum, acc[row]);
 }
@@ -140,7 +190,8 @@ static void multiply_integers(const struct nj_matrix *w, int64_t strip, const st
             float acc[ROWS] = {0};
             for (int64_t g = 0; g < groups; g++) {
                 int64_t group = (first_token + t) * all_groups + first + g;
-                add_group(w->kind, &segment.block[g], x->q + group * COLS, x->d[group], x->sum[group], acc);
+                add_group(matrix_kind_info(w->kind), &segment.block[g], x->q + group * COLS, x->d[group], x->sum[group],
+                          acc);
             }
             add_segment(acc, first == 0, total[t]);
         }
@@ -170,8 +221,10 @@ static void store_total(const struct nj_matmul_output *output, int64_t strip, in
     int64_t first_row = strip * ROWS;
     int64_t rows = output->w.rows - first_row < ROWS ? output->w.rows - first_row : ROWS;
     float *y = output->y + token * output->y_stride + first_row;
-    for (int64_t row = 0; row < rows; row++)
-        y[row] = output->accumulate ? y[row] + total[row] : total[row];
+    for (int64_t row = 0; row < rows; row++) {
+        float sum = output->bias != NULL ? total[row] + output->bias[first_row + row] : total[row];
+        y[row] = output->accumulate ? y[row] + sum : sum;
+    }
 }
 
 static void multiply_strip(const struct nj_matmul_args *a, const struct nj_matmul_output *output, int64_t strip)

@@ -261,7 +261,7 @@ static void test_tensors_and_their_data(void **state)
     (void)state;
     struct nj_gguf_writer writer;
     gguf_file_start_valid(&writer);
-    gguf_writer_add_tensor(&writer, "strange", 12, 4, (const uint64_t[]){256, 1, 2, 3}, 6 * 144);
+    gguf_writer_add_tensor(&writer, "strange", 10, 4, (const uint64_t[]){256, 1, 2, 3}, 6 * 84);
     struct nj_bytes bytes = {0};
     gguf_writer_finish(&writer, &bytes);
     size_t data_start = bytes.count;
@@ -286,7 +286,7 @@ static void test_tensors_and_their_data(void **state)
     assert_int_equal(a->bytes, 64 * 3 * 4);
     assert_int_equal(b->bytes, 2 * 2 * 34);
     assert_null(strange->type);
-    assert_int_equal(strange->type_id, 12);
+    assert_int_equal(strange->type_id, 10);
     unsigned char got[50];
     assert_int_equal(gguf_read(gguf, b, 86, got, sizeof got, &error), 0);
     assert_memory_equal(got, bytes.data + b->offset + 86, sizeof got);

@@ -1,5 +1,5 @@
-/* The tensor type table: dequantisation against vectors made by PyPI's gguf, and strips against the formula of
- * kernels/matrix.h. The unpacking here is written from that header alone. */
+/* The tensor type table: dequantisation against vectors made by PyPI's gguf, and strips against the text of
+ * kernels/matrix.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "engine/base/file.h"
 #include "engine/formats/tensor_types.h"
-#include "kernels/elementary.h"
+#include "tests/support/strip_number.h"
 
 struct vectors {
     char *content;
@@ -49,52 +49,6 @@ static void free_vectors(struct vectors *vectors)
 {
     free(vectors->content);
     free(vectors->values);
-}
-
-static float read_half_at(const unsigned char *halves, int index)
-{
-    uint16_t half;
-    memcpy(&half, halves + 2 * index, sizeof half);
-    return elementary_float_from_half(half);
-}
-
-static int unpack_nibble(const unsigned char *block, int row, int col)
-{
-    int within = col % 16;
-    unsigned char byte = block[64 * (within / 4) + 4 * row + within % 4];
-    return col < 16 ? byte & 15 : byte >> 4;
-}
-
-static float unpack_integer(enum nj_matrix_kind kind, const unsigned char *strip, int row, int64_t col)
-{
-    const unsigned char *block = strip + (size_t)(col / 32) * matrix_kind_info(kind)->block_bytes;
-    int within = (int)(col % 32);
-    if (kind == NJ_KIND_S8) {
-        int8_t q = (int8_t)block[64 * (within / 4) + 4 * row + within % 4];
-        return read_half_at(block + 512, row) * (float)q;
-    }
-    float q = (float)unpack_nibble(block, row, within);
-    float d = read_half_at(block + 256, row);
-    return kind == NJ_KIND_U4_ZERO8 ? d * (q - 8.0f) : fmaf(d, q, read_half_at(block + 256 + 32, row));
-}
-
-static float unpack(enum nj_matrix_kind kind, const unsigned char *strip, int row, int64_t col)
-{
-    if (!matrix_kind_info(kind)->is_float)
-        return unpack_integer(kind, strip, row, col);
-    const unsigned char *element = strip + (size_t)(col * 16 + row) * matrix_kind_info(kind)->element_bytes;
-    float single;
-    uint16_t bits;
-    memcpy(&bits, element, sizeof bits);
-    switch (kind) {
-    case NJ_KIND_F32:
-        memcpy(&single, element, sizeof single);
-        return single;
-    case NJ_KIND_F16:
-        return elementary_float_from_half(bits);
-    default:
-        return elementary_float_from_bfloat16(bits);
-    }
 }
 
 static void assert_same_bits(const float *got, const float *expected, size_t count, const char *what)
@@ -136,7 +90,7 @@ static void check_strip(const struct nj_tensor_type *type, const struct vectors 
     float *expected = malloc(vectors->cols * sizeof *expected);
     for (int r = 0; r < NJ_STRIP_ROWS; r++) {
         for (int64_t col = 0; col < vectors->cols; col++)
-            got[col] = unpack(type->kind, strip, r, col);
+            got[col] = strip_element(type->kind, strip, r, col);
         if (r < present) {
             type->dequantize_row(rows + (size_t)r * vectors->row_bytes, vectors->cols, expected);
             assert_same_bits(got, expected, vectors->cols, type->name);
@@ -174,7 +128,7 @@ static void test_rows_may_be_strided(void **state)
     struct nj_error error;
     assert_int_equal(type->convert_strip(vectors.stored, vectors.row_bytes, 2, 32, strip, &error), 0);
     for (int64_t col = 0; col < 32; col++)
-        assert_true(unpack(type->kind, strip, 1, col) == vectors.values[vectors.cols + col]);
+        assert_true(strip_element(type->kind, strip, 1, col) == vectors.values[vectors.cols + col]);
     free(strip);
     free_vectors(&vectors);
 }
@@ -211,6 +165,7 @@ static void test_values_that_are_refused(void **state)
         assert_strip_refused("Q4_0", 18 * 2, &HALVES[i], 2, "a scale is not a finite number (columns from 64, row 2");
         assert_strip_refused("Q4_1", 20, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
         assert_strip_refused("Q4_1", 22, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
+        assert_strip_refused("Q5_0", 22, &HALVES[i], 2, "a scale is not a finite number (columns from 32, row 2");
         assert_strip_refused("Q8_0", 0, &HALVES[i], 2, "a scale is not a finite number (columns from 0");
         assert_strip_refused("F16", 2 * 95, &HALVES[i], 2, "a weight is not a finite number (column 95, row 2");
     }
@@ -219,6 +174,11 @@ static void test_values_that_are_refused(void **state)
         assert_strip_refused("F32", 4 * 95, &SINGLES[i], 4, "a weight is not a finite number (column 95, row 2");
         assert_strip_refused("BF16", 2 * 7, (const char *)&SINGLES[i] + 2, 2, "(column 7, row 2");
     }
+    static const unsigned char INFINITE_HALF[] = {0x00, 0x7c};
+    assert_strip_refused("Q4_K", 144, INFINITE_HALF, 2, "a scale or minimum is not a finite number (columns from 256");
+    assert_strip_refused("Q4_K", 2, INFINITE_HALF, 2, "a scale or minimum is not a finite number (columns from 0");
+    assert_strip_refused("Q5_K", 176 + 2, INFINITE_HALF, 2, "(columns from 256, row 2");
+    assert_strip_refused("Q6_K", 208, INFINITE_HALF, 2, "a scale is not a finite number (columns from 0, row 2");
     assert_strip_refused("Q8_0", 2, "\x80", 1, "-128");
     assert_strip_refused("Q8_0", 34 * 3 - 1, "\x80", 1, "-128");
 }
@@ -230,17 +190,19 @@ static void test_table(void **state)
         uint32_t id;
         const char *name;
         size_t bytes_of_64;
-    } EXPECTED[] = {{0, "F32", 256}, {1, "F16", 128}, {30, "BF16", 128},
-                    {2, "Q4_0", 36}, {3, "Q4_1", 40}, {8, "Q8_0", 68}};
+    } EXPECTED[] = {{0, "F32", 256}, {1, "F16", 128}, {30, "BF16", 128}, {2, "Q4_0", 36}, {3, "Q4_1", 40},
+                    {6, "Q5_0", 44}, {8, "Q8_0", 68}, {12, "Q4_K", 36},  {13, "Q5_K", 44}};
     for (size_t i = 0; i < sizeof EXPECTED / sizeof *EXPECTED; i++) {
         const struct nj_tensor_type *type = tensor_type_by_gguf_id(EXPECTED[i].id);
         assert_non_null(type);
         assert_string_equal(type->name, EXPECTED[i].name);
-        assert_int_equal(tensor_type_row_bytes(type, 64), EXPECTED[i].bytes_of_64);
+        assert_int_equal(4 * EXPECTED[i].bytes_of_64, tensor_type_row_bytes(type, 256));
     }
+    assert_int_equal(tensor_type_row_bytes(tensor_type_by_gguf_id(14), 512), 420);
+    assert_int_equal(tensor_type_row_bytes(tensor_type_by_gguf_id(12), 128), 0);
     assert_null(tensor_type_by_gguf_id(4));
     assert_null(tensor_type_by_gguf_id(UINT32_MAX));
-    assert_null(tensor_type_at(sizeof EXPECTED / sizeof *EXPECTED));
+    assert_null(tensor_type_at(sizeof EXPECTED / sizeof *EXPECTED + 1));
     assert_int_equal(tensor_type_row_bytes(tensor_type_by_gguf_id(8), 48), 0);
     assert_int_equal(tensor_type_row_bytes(tensor_type_by_gguf_id(0), UINT64_C(1) << 62), 0);
     assert_int_equal(tensor_type_row_bytes(tensor_type_by_gguf_id(8), UINT64_MAX - 31), 0);

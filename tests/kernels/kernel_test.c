@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/elementary.h"
+#include "tests/support/strip_number.h"
 
 uint64_t random_next(struct nj_test_random *random)
 {
@@ -77,22 +78,32 @@ static uint8_t random_byte(struct nj_test_random *random, enum nj_matrix_kind ki
     return (uint8_t)(is_extreme ? (odd ? 0xff : 0xf0) : random_next(random));
 }
 
-static size_t quant_bytes(enum nj_matrix_kind kind)
+/* Scales of a super-block's groups or columns, one byte per row in turn. */
+static void fill_super_scales(struct nj_test_random *random, enum nj_matrix_kind kind, int64_t rows,
+                              enum nj_test_flavour flavour, uint8_t *scales, size_t bytes)
 {
-    return kind == NJ_KIND_S8 ? NJ_STRIP_ROWS * NJ_GROUP_COLS : NJ_STRIP_ROWS * NJ_GROUP_COLS / 2;
+    int is_extreme_signed = flavour == NJ_TEST_EXTREME && kind == NJ_KIND_U6_SUPER;
+    for (size_t i = 0; i < bytes; i++) {
+        uint8_t byte = random_byte(random, kind, flavour);
+        if ((int64_t)(i % NJ_STRIP_ROWS) < rows)
+            scales[i] = is_extreme_signed ? (byte & 1 ? 0x7f : 0x80) : byte;
+    }
 }
 
 static void fill_block(struct nj_test_random *random, enum nj_matrix_kind kind, int64_t rows,
                        enum nj_test_flavour flavour, uint8_t *block)
 {
-    size_t bytes = quant_bytes(kind), block_bytes = matrix_kind_info(kind)->block_bytes;
-    memset(block, 0, block_bytes);
+    const struct nj_matrix_kind_info *info = matrix_kind_info(kind);
+    size_t bytes = (size_t)info->block_groups * info->quant_bytes;
+    size_t halves = info->block_bytes - 2 * NJ_STRIP_ROWS * (info->has_minimum ? 2 : 1);
+    memset(block, 0, info->block_bytes);
     for (size_t i = 0; i < bytes; i++)
         if ((int64_t)(i % 64 / 4) < rows)
             block[i] = random_byte(random, kind, flavour);
-    for (size_t i = bytes; i < block_bytes; i += 2) {
+    fill_super_scales(random, kind, rows, flavour, block + bytes, halves - bytes);
+    for (size_t i = halves; i < info->block_bytes; i += 2) {
         uint16_t half = random_scale(random, flavour);
-        if ((int64_t)((i - bytes) / 2 % NJ_STRIP_ROWS) < rows)
+        if ((int64_t)((i - halves) / 2 % NJ_STRIP_ROWS) < rows)
             memcpy(block + i, &half, sizeof half);
     }
 }
@@ -122,48 +133,24 @@ struct nj_matrix test_random_matrix(struct nj_test_random *random, enum nj_matri
         uint8_t *strip = data + (size_t)(first / NJ_STRIP_ROWS) * strip_bytes;
         if (info->is_float)
             fill_floats(random, kind, rows - first, cols, flavour, strip);
-        for (int64_t group = 0; !info->is_float && group < cols / NJ_GROUP_COLS; group++)
-            fill_block(random, kind, rows - first, flavour, strip + (size_t)group * info->block_bytes);
+        for (size_t at = 0; !info->is_float && at < strip_bytes; at += info->block_bytes)
+            fill_block(random, kind, rows - first, flavour, strip + at);
     }
     return (struct nj_matrix){.kind = kind, .rows = rows, .cols = cols, .data = data};
 }
 
-static double half_at(const uint8_t *bytes)
-{
-    uint16_t half;
-    memcpy(&half, bytes, sizeof half);
-    return (double)elementary_float_from_half(half);
-}
-
-static double float_element(const struct nj_matrix *w, const uint8_t *element)
-{
-    if (w->kind == NJ_KIND_F16)
-        return half_at(element);
-    uint32_t bits = 0;
-    if (w->kind == NJ_KIND_F32)
-        memcpy(&bits, element, 4);
-    else
-        memcpy((uint8_t *)&bits + 2, element, 2);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return (double)value;
-}
-
 double test_matrix_element(const struct nj_matrix *w, int64_t row, int64_t col)
 {
-    const struct nj_matrix_kind_info *info = matrix_kind_info(w->kind);
     const uint8_t *strip = (const uint8_t *)w->data + (size_t)(row / 16) * matrix_strip_bytes(w->kind, w->cols);
-    int64_t r = row % 16, c = col % 32;
-    if (info->is_float)
-        return float_element(w, strip + (size_t)(col * 16 + r) * info->element_bytes);
-    const uint8_t *block = strip + (size_t)(col / 32) * info->block_bytes;
-    const uint8_t *scales = block + quant_bytes(w->kind);
-    double d = half_at(scales + 2 * r);
-    if (w->kind == NJ_KIND_S8)
-        return d * (int8_t)block[64 * (c / 4) + 4 * r + c % 4];
-    uint8_t byte = block[64 * (c % 16 / 4) + 4 * r + c % 4];
-    int q = c < 16 ? byte & 15 : byte >> 4;
-    return w->kind == NJ_KIND_U4_ZERO8 ? d * (q - 8) : d * q + half_at(scales + 32 + 2 * r);
+    struct strip_number number = strip_number_at(w->kind, strip, (int)(row % 16), col);
+    double product = (double)number.scale * number.q;
+    return number.has_minimum ? product + (double)number.minimum : product;
+}
+
+int64_t test_fitting_cols(enum nj_matrix_kind kind, int64_t cols)
+{
+    int64_t unit = matrix_kind_info(kind)->block_groups > 1 ? NJ_SUPER_COLS : NJ_GROUP_COLS;
+    return (cols + unit - 1) / unit * unit;
 }
 
 struct nj_q8 test_allocate_q8(int64_t rows, int64_t cols)

@@ -37,7 +37,10 @@ enum nj_test_flavour {
 struct nj_matrix test_random_matrix(struct nj_test_random *random, enum nj_matrix_kind kind, int64_t rows, int64_t cols,
                                     enum nj_test_flavour flavour);
 
-/* One element, decoded from the text of matrix.h in double precision. */
+/* `cols`, or the next larger number of columns that the kind can have. */
+int64_t test_fitting_cols(enum nj_matrix_kind kind, int64_t cols);
+
+/* One element, decoded from the text of matrix.h, in double precision. */
 double test_matrix_element(const struct nj_matrix *w, int64_t row, int64_t col);
 
 /* The q8 form of [rows][cols] floats, made by the reference kernel. */

@@ -80,15 +80,20 @@ static float *make_activations(struct nj_test_random *random, int64_t count, int
 
 struct shape {
     int64_t rows, cols, count;
-    int accumulate, with_nan, float_path;
+    int accumulate, with_bias, with_nan, float_path;
     enum nj_test_flavour flavour;
 };
 
+/* A kind that cannot have the shape's columns gets the next larger number of them. */
 static void compare_shape(struct nj_test_random *random, int outputs, const enum nj_matrix_kind *kinds,
-                          const struct shape *shape)
+                          const struct shape *wanted)
 {
     struct product product = {0};
     struct nj_matmul_args *a = &product.args.matmul;
+    struct shape fitting = *wanted;
+    const struct shape *shape = &fitting;
+    for (int i = 0; i < outputs; i++)
+        fitting.cols = test_fitting_cols(kinds[i], fitting.cols);
     float *x = make_activations(random, shape->count, shape->cols, shape->with_nan);
     struct nj_q8 q8 = test_quantize(x, shape->count, shape->cols);
     *a = (struct nj_matmul_args){.x = {.f32 = x, .q8 = q8}, .count = shape->count, .outputs = outputs};
@@ -97,13 +102,17 @@ static void compare_shape(struct nj_test_random *random, int outputs, const enum
     for (int i = 0; i < outputs; i++) {
         a->output[i].w = test_random_matrix(random, kinds[i], shape->rows + 7 * i, shape->cols, shape->flavour);
         a->output[i].accumulate = shape->accumulate ^ (i == 1);
+        if (shape->with_bias && i != 1) /* biases are each output's own */
+            a->output[i].bias = test_random_floats(random, a->output[i].w.rows, -1.0f, 1.0f);
     }
     snprintf(product.what, sizeof product.what, "%s x %d: rows %lld, cols %lld, tokens %lld, flavour %d",
              matrix_kind_info(kinds[0])->name, outputs, (long long)shape->rows, (long long)shape->cols,
              (long long)shape->count, (int)shape->flavour);
     compare_product(random, &product);
-    for (int i = 0; i < outputs; i++)
+    for (int i = 0; i < outputs; i++) {
         free((void *)a->output[i].w.data);
+        free((void *)a->output[i].bias);
+    }
     test_free_q8(&q8);
     free(x);
 }
@@ -159,6 +168,42 @@ static void several_outputs(void **state)
     }
 }
 
+static void biases(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {10};
+    for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
+        enum nj_matrix_kind kinds[] = {(enum nj_matrix_kind)kind, NJ_KIND_F32, NJ_KIND_S8};
+        for (int accumulate = 0; accumulate <= 1; accumulate++)
+            compare_shape(
+                &random, 3, kinds,
+                &(struct shape){.rows = 37, .cols = 1088, .count = 50, .accumulate = accumulate, .with_bias = 1});
+    }
+}
+
+/* The bias joins the whole product, and that sum what was there: in another order the tiny numbers would stay. */
+static void biases_join_the_total(void **state)
+{
+    (void)state;
+    float x[32] = {1.0f}, bias[2] = {-1.0f, -1.0f}, y[2] = {0x1p-30f, 0.0f};
+    _Alignas(64) float data[32 * NJ_STRIP_ROWS] = {1.0f, 1.0f};
+    union nj_operation_args args = {
+        .matmul = {.x.f32 = x,
+                   .count = 1,
+                   .outputs = 1,
+                   .output[0] = {.w = {.kind = NJ_KIND_F32, .rows = 2, .cols = 32, .data = data},
+                                 .bias = bias,
+                                 .y = y,
+                                 .y_stride = 2,
+                                 .accumulate = 1}}};
+    test_run(test_reference(), NJ_OP_MATMUL, &args, 1);
+    assert_true(y[0] == 0x1p-30f && y[1] == 0.0f);
+    bias[0] = -0.5f;
+    args.matmul.output[0].accumulate = 0;
+    test_run(test_reference(), NJ_OP_MATMUL, &args, 1);
+    assert_true(y[0] == 0.5f && y[1] == 0.0f);
+}
+
 static void adversarial_numbers(void **state)
 {
     (void)state;
@@ -186,29 +231,46 @@ static void float_path(void **state)
     }
 }
 
-/* The largest exact sums: 8-bit pairs and 4-bit chains at their limits, with the signs that add up. */
+/* Every byte of numbers is `number`, and of a super-block's scales `scale`. */
+static void compare_constant_product(struct nj_test_random *random, enum nj_matrix_kind kind, int number, int scale,
+                                     int8_t x)
+{
+    enum { TOKENS = 7 };
+    const struct nj_matrix_kind_info *info = matrix_kind_info(kind);
+    int64_t cols = test_fitting_cols(kind, NJ_GROUP_COLS);
+    struct nj_matrix w = test_random_matrix(random, kind, 16, cols, NJ_TEST_ORDINARY);
+    size_t numbers = (size_t)info->block_groups * info->quant_bytes;
+    memset((void *)w.data, number, numbers);
+    if (info->block_groups > 1)
+        memset((uint8_t *)w.data + numbers, scale, info->has_minimum ? 192 : 256);
+    struct nj_q8 q8 = test_allocate_q8(TOKENS, cols);
+    memset(q8.q, x, (size_t)(TOKENS * cols));
+    for (int64_t i = 0; i < TOKENS * cols / NJ_GROUP_COLS; i++) {
+        q8.d[i] = 1.0f;
+        q8.sum[i] = 32 * x;
+    }
+    struct product product = {0};
+    snprintf(product.what, sizeof product.what, "largest dot products of %s", info->name);
+    product.args.matmul = (struct nj_matmul_args){.x = {.q8 = q8}, .count = TOKENS, .outputs = 1, .output[0].w = w};
+    compare_product(random, &product);
+    test_free_q8(&q8);
+    free((void *)w.data);
+}
+
+/* The largest exact sums: 8-bit pairs and chains of 4, 5 and 6 bits at their limits, with the signs that add up. */
 static void largest_dot_products(void **state)
 {
     (void)state;
-    enum { TOKENS = 7 };
     struct nj_test_random random = {7};
-    for (int kind = NJ_KIND_U4_ZERO8; kind <= NJ_KIND_S8; kind++) {
+    for (int i = 0; i < NJ_KIND_COUNT; i++) {
+        enum nj_matrix_kind kind = (enum nj_matrix_kind)i;
+        if (matrix_kind_info(kind)->is_float)
+            continue;
         for (int sign = -1; sign <= 1; sign += 2) {
-            struct nj_matrix w = test_random_matrix(&random, (enum nj_matrix_kind)kind, 16, 32, NJ_TEST_ORDINARY);
-            size_t quants = kind == NJ_KIND_S8 ? 512 : 256;
-            memset((void *)w.data, kind == NJ_KIND_S8 ? 127 : 0xff, quants);
-            struct nj_q8 q8 = test_allocate_q8(TOKENS, 32);
-            memset(q8.q, (uint8_t)(127 * sign), TOKENS * 32);
-            for (int t = 0; t < TOKENS; t++) {
-                q8.d[t] = 1.0f;
-                q8.sum[t] = 32 * 127 * sign;
-            }
-            struct product product = {.what = "largest dot products"};
-            product.args.matmul =
-                (struct nj_matmul_args){.x = {.q8 = q8}, .count = TOKENS, .outputs = 1, .output[0].w = w};
-            compare_product(&random, &product);
-            test_free_q8(&q8);
-            free((void *)w.data);
+            int largest = kind == NJ_KIND_S8 ? 127 : 0xff;
+            compare_constant_product(&random, kind, largest, 0x7f, (int8_t)(127 * sign));
+            compare_constant_product(&random, kind, largest, 0xff, (int8_t)(127 * sign));
+            compare_constant_product(&random, kind, 0, 0x80, (int8_t)(127 * sign));
         }
     }
 }
@@ -216,10 +278,11 @@ static void largest_dot_products(void **state)
 /* |y - exact| <= (terms + 8) * 2^-24 * sum of magnitudes. */
 static void check_against_double(struct nj_test_random *random, enum nj_matrix_kind kind, int is_float_path)
 {
-    enum { ROWS = 37, COLS = 2080, TOKENS = 3 };
-    float *x = make_activations(random, TOKENS, COLS, 0);
-    struct nj_q8 q8 = test_quantize(x, TOKENS, COLS);
-    struct nj_matrix w = test_random_matrix(random, kind, ROWS, COLS, NJ_TEST_ORDINARY);
+    enum { ROWS = 37, TOKENS = 3 };
+    const int64_t cols = test_fitting_cols(kind, 2080);
+    float *x = make_activations(random, TOKENS, cols, 0);
+    struct nj_q8 q8 = test_quantize(x, TOKENS, cols);
+    struct nj_matrix w = test_random_matrix(random, kind, ROWS, cols, NJ_TEST_ORDINARY);
     float y[TOKENS * ROWS];
     int is_float = is_float_path || matrix_kind_info(kind)->is_float;
     union nj_operation_args args = {.matmul = {.x = {.f32 = x, .q8 = is_float ? (struct nj_q8){0} : q8},
@@ -230,8 +293,8 @@ static void check_against_double(struct nj_test_random *random, enum nj_matrix_k
     for (int64_t t = 0; t < TOKENS; t++) {
         for (int64_t row = 0; row < ROWS; row++) {
             double exact = 0, magnitude = 0;
-            for (int64_t col = 0; col < COLS; col++) {
-                int64_t i = t * COLS + col;
+            for (int64_t col = 0; col < cols; col++) {
+                int64_t i = t * cols + col;
                 double value = is_float ? (double)x[i] : (double)q8.d[i / 32] * q8.q[i];
                 double term = test_matrix_element(&w, row, col) * value;
                 exact += term;
@@ -240,7 +303,7 @@ static void check_against_double(struct nj_test_random *random, enum nj_matrix_k
             int64_t terms = is_float ? NJ_SEGMENT_COLS : 2 * NJ_SEGMENT_COLS / NJ_GROUP_COLS;
             double bound = (double)(terms + 8) * 0x1p-24 * magnitude + 1e-30;
             /* the minimum's part and the quants' part may be much larger than their sum */
-            bound *= kind == NJ_KIND_U4_MIN ? 4 : 1;
+            bound *= matrix_kind_info(kind)->has_minimum ? 4 : 1;
             if (!(fabs(y[t * ROWS + row] - exact) <= bound))
                 fail_msg("%s row %lld: %.9g, in double %.9g", matrix_kind_info(kind)->name, (long long)row,
                          (double)y[t * ROWS + row], exact);
@@ -311,15 +374,16 @@ static void check_embedding(const struct nj_cpu_kernels *kernels, int threads, v
 static void embeddings_are_dequantised_rows(void **state)
 {
     (void)state;
-    enum { ROWS = 50, COLS = 96, TOKENS = 6 };
+    enum { ROWS = 50, MOST_COLS = 256, TOKENS = 6 };
     static const int32_t tokens[TOKENS] = {0, 49, 15, 16, 33, 0};
     struct nj_test_random random = {9};
     for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
-        struct nj_matrix w = test_random_matrix(&random, (enum nj_matrix_kind)kind, ROWS, COLS, NJ_TEST_ORDINARY);
-        float expected[TOKENS * COLS];
+        int64_t cols = test_fitting_cols((enum nj_matrix_kind)kind, 96);
+        struct nj_matrix w = test_random_matrix(&random, (enum nj_matrix_kind)kind, ROWS, cols, NJ_TEST_ORDINARY);
+        float expected[TOKENS * MOST_COLS];
         for (int t = 0; t < TOKENS; t++)
-            for (int col = 0; col < COLS; col++)
-                expected[t * COLS + col] = (float)test_matrix_element(&w, tokens[t], col);
+            for (int64_t col = 0; col < cols; col++)
+                expected[t * cols + col] = (float)test_matrix_element(&w, tokens[t], col);
         struct embedding embedding = {.args.embed = {.table = w, .token = tokens, .count = TOKENS},
                                       .expected = expected};
         test_each_variant(check_embedding, &embedding);
@@ -330,11 +394,18 @@ static void embeddings_are_dequantised_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_token_count),    cmocka_unit_test(columns_across_segments),
-        cmocka_unit_test(ragged_rows),          cmocka_unit_test(several_outputs),
-        cmocka_unit_test(adversarial_numbers),  cmocka_unit_test(float_path),
-        cmocka_unit_test(largest_dot_products), cmocka_unit_test(reference_is_accurate),
-        cmocka_unit_test(segments_restart),     cmocka_unit_test(embeddings_are_dequantised_rows),
+        cmocka_unit_test(every_token_count),
+        cmocka_unit_test(columns_across_segments),
+        cmocka_unit_test(ragged_rows),
+        cmocka_unit_test(several_outputs),
+        cmocka_unit_test(biases),
+        cmocka_unit_test(biases_join_the_total),
+        cmocka_unit_test(adversarial_numbers),
+        cmocka_unit_test(float_path),
+        cmocka_unit_test(largest_dot_products),
+        cmocka_unit_test(reference_is_accurate),
+        cmocka_unit_test(segments_restart),
+        cmocka_unit_test(embeddings_are_dequantised_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

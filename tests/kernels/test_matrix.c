@@ -17,6 +17,10 @@ static void sizes_follow_the_layout(void **state)
     assert_int_equal(matrix_strip_bytes(NJ_KIND_F32, 64), 64 * 16 * 4);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_F16, 64), 64 * 16 * 2);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_BF16, 64), 64 * 16 * 2);
+    assert_int_equal(matrix_strip_bytes(NJ_KIND_U5_ZERO16, 64), 2 * (320 + 32));
+    assert_int_equal(matrix_strip_bytes(NJ_KIND_U4_SUPER, 512), 2 * 16 * 144);
+    assert_int_equal(matrix_strip_bytes(NJ_KIND_U5_SUPER, 512), 2 * 16 * 176);
+    assert_int_equal(matrix_strip_bytes(NJ_KIND_U6_SUPER, 512), 2 * 16 * 210);
     assert_int_equal(matrix_bytes(NJ_KIND_S8, 1, 32), 544);
     assert_int_equal(matrix_bytes(NJ_KIND_S8, 16, 32), 544);
     assert_int_equal(matrix_bytes(NJ_KIND_S8, 17, 32), 2 * 544);
@@ -36,6 +40,11 @@ static void bad_shapes_have_no_size(void **state)
         assert_non_null(matrix_kind_info((enum nj_matrix_kind)kind)->name);
     }
     assert_int_equal(matrix_strip_bytes(NJ_KIND_COUNT, 32), 0);
+    for (int kind = NJ_KIND_U4_SUPER; kind <= NJ_KIND_U6_SUPER; kind++) {
+        assert_int_equal(matrix_strip_bytes((enum nj_matrix_kind)kind, 32), 0);
+        assert_int_equal(matrix_strip_bytes((enum nj_matrix_kind)kind, 256 + 128), 0);
+        assert_int_not_equal(matrix_strip_bytes((enum nj_matrix_kind)kind, 256), 0);
+    }
 }
 
 static void tables_are_found_by_name(void **state)

@@ -72,6 +72,13 @@ static void plan_layer_tensor(struct plan *plan, uint32_t layer, const char *par
     plan_tensor(plan, name, type_id, cols, rows);
 }
 
+static void plan_bias(struct plan *plan, uint32_t layer, const char *part, uint64_t width)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "blk.%u.%s.bias", layer, part);
+    plan_tensor(plan, name, plan->recipe->norm_type, width, 0);
+}
+
 static void plan_layer(struct plan *plan, uint32_t layer)
 {
     const struct model_recipe *r = plan->recipe;
@@ -85,6 +92,11 @@ static void plan_layer(struct plan *plan, uint32_t layer)
     plan_layer_tensor(plan, layer, "attn_output", r->matrix_type, queries, r->width);
     plan_layer_tensor(plan, layer, "attn_q", r->matrix_type, r->width, queries);
     plan_layer_tensor(plan, layer, "attn_v", r->matrix_type, r->width, keys);
+    if (r->with_biases) {
+        plan_bias(plan, layer, "attn_q", queries);
+        plan_bias(plan, layer, "attn_k", keys);
+        plan_bias(plan, layer, "attn_v", keys);
+    }
 }
 
 static void plan_tensors(struct plan *plan)
@@ -100,9 +112,23 @@ static void plan_tensors(struct plan *plan)
         plan_tensor(plan, r->extra_tensor, ID_F32, 32, 0);
 }
 
-static void add_u32(struct nj_gguf_writer *writer, const struct model_recipe *recipe, const char *key, uint32_t value)
+static const char *architecture_name(const struct model_recipe *recipe)
 {
-    if (recipe->without_key == NULL || strcmp(recipe->without_key, key) != 0)
+    return recipe->architecture != NULL ? recipe->architecture : "llama";
+}
+
+/* Puts "ARCHITECTURE.suffix" into `key`; false if the recipe leaves that key out. */
+static bool wanted_key(const struct model_recipe *recipe, const char *suffix, char key[NAME_BYTES])
+{
+    snprintf(key, NAME_BYTES, "%s.%s", architecture_name(recipe), suffix);
+    return recipe->without_key == NULL || strcmp(recipe->without_key, key) != 0;
+}
+
+static void add_u32(struct nj_gguf_writer *writer, const struct model_recipe *recipe, const char *suffix,
+                    uint32_t value)
+{
+    char key[NAME_BYTES];
+    if (wanted_key(recipe, suffix, key))
         gguf_writer_add_u32(writer, key, value);
 }
 
@@ -121,17 +147,18 @@ static void add_keys(struct nj_gguf_writer *writer, const struct model_recipe *r
 {
     const char *without = r->without_key != NULL ? r->without_key : "";
     if (strcmp(without, "general.architecture") != 0)
-        gguf_writer_add_text(writer, "general.architecture", "llama");
-    add_u32(writer, r, "llama.block_count", r->layers);
-    add_u32(writer, r, "llama.context_length", 2048);
-    add_u32(writer, r, "llama.embedding_length", r->width);
-    add_u32(writer, r, "llama.feed_forward_length", r->feed_forward);
-    add_u32(writer, r, "llama.attention.head_count", r->heads);
-    add_u32(writer, r, "llama.attention.head_count_kv", r->kv_heads);
-    add_u32(writer, r, "llama.attention.key_length", r->head_width);
-    add_u32(writer, r, "llama.attention.value_length", r->head_width);
-    if (strcmp(without, "llama.attention.layer_norm_rms_epsilon") != 0)
-        gguf_writer_add_f32(writer, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+        gguf_writer_add_text(writer, "general.architecture", architecture_name(r));
+    add_u32(writer, r, "block_count", r->layers);
+    add_u32(writer, r, "context_length", 2048);
+    add_u32(writer, r, "embedding_length", r->width);
+    add_u32(writer, r, "feed_forward_length", r->feed_forward);
+    add_u32(writer, r, "attention.head_count", r->heads);
+    add_u32(writer, r, "attention.head_count_kv", r->kv_heads);
+    add_u32(writer, r, "attention.key_length", r->head_width);
+    add_u32(writer, r, "attention.value_length", r->head_width);
+    char epsilon[NAME_BYTES];
+    if (wanted_key(r, "attention.layer_norm_rms_epsilon", epsilon))
+        gguf_writer_add_f32(writer, epsilon, 1e-5f);
     if (strcmp(without, "tokenizer.ggml.tokens") != 0)
         add_tokens(writer, r->vocabulary);
     if (r->add_keys != NULL)
@@ -163,8 +190,13 @@ static void put_block(struct plan *plan, const struct nj_tensor_type *type, unsi
         memcpy(at, (unsigned char *)&number + 2, 2);
         break;
     case NJ_KIND_U4_MIN:
+    case NJ_KIND_U4_SUPER:
+    case NJ_KIND_U5_SUPER:
         put_half(plan, at + 2);
         put_half(plan, at);
+        break;
+    case NJ_KIND_U6_SUPER:
+        put_half(plan, at + type->block_bytes - 2);
         break;
     default:
         put_half(plan, at);
@@ -180,7 +212,7 @@ static void add_data(struct plan *plan, struct nj_bytes *out, const struct plann
         return;
     }
     uint64_t blocks = tensor->shape[0] / type->block_elements * tensor->shape[1];
-    unsigned char block[64];
+    unsigned char block[256];
     for (uint64_t i = 0; i < blocks; i++) {
         put_block(plan, type, block);
         bytes_add(out, block, type->block_bytes);

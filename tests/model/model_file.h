@@ -1,5 +1,5 @@
-/* Small GGUF files of the architecture `llama` with random tensors, correct but for what a test asks to be wrong.
- * The tokenizer part is only as much as hyperparameters_read looks at. */
+/* Small GGUF files of the architectures `llama` and `qwen2` with random tensors, correct but for what a test asks to be
+ * wrong. The tokenizer part is only as much as hyperparameters_read looks at. */
 #ifndef NJ_TESTS_MODEL_MODEL_FILE_H
 #define NJ_TESTS_MODEL_MODEL_FILE_H
 
@@ -12,6 +12,8 @@ struct model_recipe {
     uint32_t layers, width, heads, kv_heads, head_width, feed_forward, vocabulary;
     uint32_t matrix_type, embedding_type, norm_type; /* GGUF type ids */
     bool tied;
+    const char *architecture; /* NULL: "llama" */
+    bool with_biases;         /* of queries, keys and values, of norm_type */
     const char *without_key, *without_tensor;
     void (*add_keys)(struct nj_gguf_writer *writer); /* further keys */
     const char *changed_tensor;                      /* gets changed_type, and changed_shape where that is not 0 */

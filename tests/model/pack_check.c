@@ -1,6 +1,5 @@
 #include "tests/model/pack_check.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/model/pack_layout.h"
-#include "kernels/elementary.h"
+#include "tests/support/strip_number.h"
 
 struct test_source test_source_open(const char *path)
 {
@@ -48,40 +47,6 @@ void *test_section_read(struct nj_pack *pack, int index, struct nj_error *error)
     return NULL;
 }
 
-static float half_at(const unsigned char *at)
-{
-    uint16_t half;
-    memcpy(&half, at, sizeof half);
-    return elementary_float_from_half(half);
-}
-
-/* Element (row, col) of a strip as kernels/matrix.h describes it. `row` counts within the strip. */
-static float strip_element(const unsigned char *strip, enum nj_matrix_kind kind, int row, int64_t col)
-{
-    const struct nj_matrix_kind_info *info = matrix_kind_info(kind);
-    if (info->is_float) {
-        const unsigned char *at = strip + ((size_t)col * NJ_STRIP_ROWS + (size_t)row) * info->element_bytes;
-        uint16_t bits;
-        float number;
-        memcpy(&bits, at, sizeof bits);
-        if (kind == NJ_KIND_F16)
-            return elementary_float_from_half(bits);
-        if (kind == NJ_KIND_BF16)
-            return elementary_float_from_bfloat16(bits);
-        memcpy(&number, at, sizeof number);
-        return number;
-    }
-    const unsigned char *block = strip + (size_t)(col / NJ_GROUP_COLS) * info->block_bytes;
-    int k = (int)(col % NJ_GROUP_COLS);
-    const unsigned char *scales = block + (kind == NJ_KIND_S8 ? 512 : 256);
-    float scale = half_at(scales + 2 * row);
-    if (kind == NJ_KIND_S8)
-        return scale * (float)(int8_t)block[64 * (k / 4) + 4 * row + k % 4];
-    unsigned char byte = block[64 * (k % 16 / 4) + 4 * row + k % 4];
-    int q = k < 16 ? byte & 15 : byte >> 4;
-    return kind == NJ_KIND_U4_MIN ? fmaf(scale, (float)q, half_at(scales + 32 + 2 * row)) : scale * (float)(q - 8);
-}
-
 static void read_row(const struct test_source *source, const struct nj_gguf_tensor *tensor, int64_t row, float *out)
 {
     size_t bytes = tensor_type_row_bytes(tensor->type, tensor->shape[0]);
@@ -108,7 +73,7 @@ static void matrix_equals(const struct nj_pack_tensor *tensor, const unsigned ch
             read_row(source, in_file, row, expected);
         const unsigned char *strip = data + (size_t)(row / NJ_STRIP_ROWS) * strip_bytes;
         for (int64_t col = 0; col < tensor->cols; col++) {
-            float found = strip_element(strip, tensor->kind, (int)(row % NJ_STRIP_ROWS), col);
+            float found = strip_element(tensor->kind, strip, (int)(row % NJ_STRIP_ROWS), col);
             if (found != expected[col])
                 fail_msg("slot %d layer %d: element [%d][%d] is %.9g, not %.9g", (int)tensor->slot, (int)tensor->layer,
                          (int)row, (int)col, (double)found, (double)expected[col]);

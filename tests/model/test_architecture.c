@@ -87,6 +87,22 @@ static void reads_every_value(void **state)
     assert_false(read_good(&recipe).tied_embeddings);
 }
 
+static void traits_are_the_architectures(void **state)
+{
+    (void)state;
+    struct model_recipe recipe = model_recipe_small();
+    assert_false(read_good(&recipe).architecture->has_attention_biases);
+    recipe.architecture = "qwen2";
+    recipe.with_biases = true;
+    struct nj_hyperparameters shape = read_good(&recipe);
+    assert_string_equal(shape.architecture->name, "qwen2");
+    assert_int_equal(shape.architecture->rope, NJ_ROPE_HALVES);
+    assert_true(shape.architecture->has_attention_biases);
+    assert_int_equal(shape.head_width, 24);
+    recipe.without_key = "qwen2.block_count";
+    expect_refused(&recipe, "has no", "qwen2.block_count");
+}
+
 static void absent_optional_keys_have_defaults(void **state)
 {
     (void)state;
@@ -345,7 +361,8 @@ static void the_table_ends(void **state)
 {
     (void)state;
     assert_string_equal(architecture_at(0)->name, "llama");
-    assert_null(architecture_at(1));
+    assert_string_equal(architecture_at(1)->name, "qwen2");
+    assert_null(architecture_at(2));
     assert_null(architecture_at(-1));
 }
 
@@ -353,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_every_value),
+        cmocka_unit_test(traits_are_the_architectures),
         cmocka_unit_test(absent_optional_keys_have_defaults),
         cmocka_unit_test(missing_keys_are_named),
         cmocka_unit_test(numbers_out_of_range_are_refused),

@@ -20,7 +20,19 @@
 #include "tests/model/pack_check.h"
 #include "tests/support/temporary_directory.h"
 
-enum { ID_F32 = 0, ID_F16 = 1, ID_Q4_0 = 2, ID_Q4_1 = 3, ID_Q8_0 = 8, ID_Q4_K = 12, ID_BF16 = 30 };
+enum {
+    ID_F32 = 0,
+    ID_F16 = 1,
+    ID_Q4_0 = 2,
+    ID_Q4_1 = 3,
+    ID_Q5_0 = 6,
+    ID_Q8_0 = 8,
+    ID_Q2_K = 10,
+    ID_Q4_K = 12,
+    ID_Q5_K = 13,
+    ID_Q6_K = 14,
+    ID_BF16 = 30
+};
 
 static char *directory, *model, *packs, *pack_file;
 static char notices[4][512];
@@ -124,7 +136,7 @@ static void content_equals_the_model(const struct model_recipe *recipe)
 static void every_type_is_converted_exactly(void **state)
 {
     (void)state;
-    static const uint32_t types[] = {ID_F32, ID_F16, ID_BF16, ID_Q4_0, ID_Q4_1, ID_Q8_0};
+    static const uint32_t types[] = {ID_F32, ID_F16, ID_BF16, ID_Q4_0, ID_Q4_1, ID_Q5_0, ID_Q8_0};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         struct model_recipe recipe = model_recipe_small();
         recipe.matrix_type = types[i];
@@ -135,6 +147,33 @@ static void every_type_is_converted_exactly(void **state)
         recipe.norm_type = types[i] == ID_F16 || types[i] == ID_BF16 ? types[i] : ID_F32;
         content_equals_the_model(&recipe);
     }
+}
+
+/* Super-blocks need rows of whole 256 columns. */
+static void super_blocks_are_converted_exactly(void **state)
+{
+    (void)state;
+    static const uint32_t types[] = {ID_Q4_K, ID_Q5_K, ID_Q6_K};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        struct model_recipe recipe = model_recipe_small();
+        recipe.width = 256;
+        recipe.head_width = 64;
+        recipe.feed_forward = 512;
+        recipe.matrix_type = recipe.embedding_type = types[i];
+        content_equals_the_model(&recipe);
+    }
+}
+
+static void biases_are_converted_exactly(void **state)
+{
+    (void)state;
+    struct model_recipe recipe = model_recipe_small();
+    recipe.architecture = "qwen2";
+    recipe.with_biases = true;
+    content_equals_the_model(&recipe);
+    recipe.norm_type = ID_BF16;
+    recipe.tied = false;
+    content_equals_the_model(&recipe);
 }
 
 /* A tensor of several conversion steps, the last one not full. */
@@ -260,6 +299,21 @@ static void wrong_tensors_are_named(void **state)
     recipe.extra_tensor = "blk.0.attn_q.bias";
     expect_refused(&recipe, "blk.0.attn_q.bias", "does not know");
     recipe = model_recipe_small();
+    recipe.architecture = "qwen2"; /* whose biases are missing, then of a wrong shape or type */
+    expect_refused(&recipe, "has no tensor", "blk.0.attn_q.bias");
+    recipe.with_biases = true;
+    recipe.without_tensor = "blk.1.attn_v.bias";
+    expect_refused(&recipe, "has no tensor", "blk.1.attn_v.bias");
+    recipe.without_tensor = NULL;
+    recipe.changed_tensor = "blk.1.attn_k.bias";
+    recipe.changed_shape[0] = 96;
+    expect_refused(&recipe, "tensor blk.1.attn_k.bias is 96", "expected 24");
+    recipe.changed_shape[0] = 32;
+    recipe.changed_type = ID_Q8_0;
+    recipe.kv_heads = 4;
+    recipe.changed_shape[0] = 96;
+    expect_refused(&recipe, "tensor blk.1.attn_k.bias is Q8_0", "must be one of: F32, F16, BF16");
+    recipe = model_recipe_small();
     recipe.changed_tensor = "blk.1.attn_q.weight";
     recipe.changed_type = ID_Q4_1;
     recipe.changed_shape[1] = 48;
@@ -276,8 +330,8 @@ static void wrong_types_are_named(void **state)
     (void)state;
     struct model_recipe recipe = model_recipe_small();
     recipe.changed_tensor = "blk.0.attn_v.weight";
-    recipe.changed_type = ID_Q4_K;
-    expect_refused(&recipe, "tensor blk.0.attn_v.weight", "F32, F16, BF16, Q4_0, Q4_1, Q8_0");
+    recipe.changed_type = ID_Q2_K;
+    expect_refused(&recipe, "tensor blk.0.attn_v.weight", "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q8_0, Q4_K, Q5_K, Q6_K");
     recipe.changed_tensor = "blk.1.attn_norm.weight";
     recipe.changed_type = ID_Q4_0;
     expect_refused(&recipe, "tensor blk.1.attn_norm.weight is Q4_0", "F32, F16, BF16");
@@ -524,6 +578,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PACK_TEST(every_type_is_converted_exactly),
+        PACK_TEST(super_blocks_are_converted_exactly),
+        PACK_TEST(biases_are_converted_exactly),
         PACK_TEST(large_tensors_are_converted_in_steps),
         PACK_TEST(rows_longer_than_a_step_are_converted),
         PACK_TEST(layout_is_aligned_and_in_order),

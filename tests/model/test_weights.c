@@ -22,17 +22,22 @@ static struct test_source source;
 static struct nj_pack *pack;
 static struct nj_device *device;
 
-static void open_model(bool tied)
+static void open_recipe(const struct model_recipe *recipe)
 {
-    struct model_recipe recipe = model_recipe_small();
     struct nj_error error;
-    recipe.tied = tied;
-    model_file_write(&recipe, model);
+    model_file_write(recipe, model);
     source = test_source_open(model);
     struct nj_pack_options options = test_pack_options(&source, packs);
     pack = pack_open(&options, &error);
     if (pack == NULL)
         fail_msg("%s", error.message);
+}
+
+static void open_model(bool tied)
+{
+    struct model_recipe recipe = model_recipe_small();
+    recipe.tied = tied;
+    open_recipe(&recipe);
 }
 
 static int set_up(void **state)
@@ -97,6 +102,12 @@ static struct nj_matrix loaded_tensor(const struct nj_weights *weights, const st
         return layer->up;
     case NJ_SLOT_DOWN:
         return layer->down;
+    case NJ_SLOT_QUERY_BIAS:
+        return (struct nj_matrix){.data = layer->query_bias};
+    case NJ_SLOT_KEY_BIAS:
+        return (struct nj_matrix){.data = layer->key_bias};
+    case NJ_SLOT_VALUE_BIAS:
+        return (struct nj_matrix){.data = layer->value_bias};
     case NJ_SLOT_COUNT:
         break;
     }
@@ -106,7 +117,6 @@ static struct nj_matrix loaded_tensor(const struct nj_weights *weights, const st
 
 static void every_tensor_is_in_its_place(bool tied)
 {
-    open_model(tied);
     struct nj_weights *weights = load();
     uint64_t bytes = 0;
     for (int i = 0; i < pack_section_count(pack); i++) {
@@ -137,12 +147,24 @@ static void every_tensor_is_in_its_place(bool tied)
 static void tied_weights_are_loaded(void **state)
 {
     (void)state;
+    open_model(true);
+    every_tensor_is_in_its_place(true);
+}
+
+static void biases_are_loaded(void **state)
+{
+    (void)state;
+    struct model_recipe recipe = model_recipe_small();
+    recipe.architecture = "qwen2";
+    recipe.with_biases = true;
+    open_recipe(&recipe);
     every_tensor_is_in_its_place(true);
 }
 
 static void untied_weights_are_loaded(void **state)
 {
     (void)state;
+    open_model(false);
     every_tensor_is_in_its_place(false);
 }
 
@@ -191,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WEIGHTS_TEST(tied_weights_are_loaded),
         WEIGHTS_TEST(untied_weights_are_loaded),
+        WEIGHTS_TEST(biases_are_loaded),
         WEIGHTS_TEST(no_file_is_mapped),
         WEIGHTS_TEST(damage_leaves_nothing_behind),
     };

@@ -71,6 +71,20 @@ static double *multiply_by(const struct nj_model *model, int layer, const char *
     return y;
 }
 
+/* Adds a vector of the layer to every row of y; models without it have none of that name. */
+static void add_bias(const struct nj_model *model, int layer, const char *part, double *y, int32_t count)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.%s.bias", layer, part);
+    if (gguf_tensor_find(model->gguf, name) == NULL)
+        return;
+    struct plain_tensor bias = load(model, name);
+    for (int32_t t = 0; t < count; t++)
+        for (int64_t i = 0; i < bias.cols; i++)
+            y[t * bias.cols + i] += bias.value[i];
+    free(bias.value);
+}
+
 static double *normalize(const struct plain_tensor *weight, double epsilon, const double *x, int32_t count)
 {
     const int64_t width = weight->cols;
@@ -85,17 +99,21 @@ static double *normalize(const struct plain_tensor *weight, double epsilon, cons
     return y;
 }
 
-/* Rotates the pairs (2i, 2i + 1) of every head. */
-static void rotate(const struct nj_hyperparameters *shape, double *x, int32_t count, int heads)
+/* Rotates the pairs of every head: (2i, 2i + 1) in llama, (i, i + rotated / 2) in qwen2. */
+static void rotate(const struct nj_model *model, double *x, int32_t count, int heads)
 {
+    const struct nj_hyperparameters *shape = &model->shape;
+    const int half = shape->rotated / 2;
+    const bool is_qwen2 = strcmp(shape->architecture->name, "qwen2") == 0;
     for (int32_t t = 0; t < count; t++)
         for (int h = 0; h < heads; h++)
-            for (int i = 0; i < shape->rotated / 2; i++) {
-                double *pair = x + ((int64_t)t * heads + h) * shape->head_width + 2 * i;
+            for (int i = 0; i < half; i++) {
+                double *head = x + ((int64_t)t * heads + h) * shape->head_width;
+                double *one = head + (is_qwen2 ? i : 2 * i), *other = one + (is_qwen2 ? half : 1);
                 double angle = t * pow(shape->rope_base, -2.0 * i / shape->rotated) / shape->rope_scale;
-                double first = pair[0], second = pair[1];
-                pair[0] = first * cos(angle) - second * sin(angle);
-                pair[1] = first * sin(angle) + second * cos(angle);
+                double first = *one, second = *other;
+                *one = first * cos(angle) - second * sin(angle);
+                *other = first * sin(angle) + second * cos(angle);
             }
 }
 
@@ -126,8 +144,11 @@ static double *attention(const struct nj_model *model, int layer, const double *
     double *key = multiply_by(model, layer, "attn_k", x, count);
     double *value = multiply_by(model, layer, "attn_v", x, count);
     double *mixed = allocate((int64_t)count * shape->heads * width);
-    rotate(shape, query, count, shape->heads);
-    rotate(shape, key, count, shape->kv_heads);
+    add_bias(model, layer, "attn_q", query, count);
+    add_bias(model, layer, "attn_k", key, count);
+    add_bias(model, layer, "attn_v", value, count);
+    rotate(model, query, count, shape->heads);
+    rotate(model, key, count, shape->kv_heads);
     for (int32_t t = 0; t < count; t++)
         for (int h = 0; h < shape->heads; h++) {
             const int64_t at = ((int64_t)t * shape->heads + h) * width;

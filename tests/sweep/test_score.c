@@ -70,10 +70,19 @@ static void test_float_path_is_the_textbook(void **state)
 {
     (void)state;
     static const struct nj_synthetic_shape shapes[] = {
-        {2, 64, 4, 2, 0, 128, 4096, "f32", NULL, true, 1},        {2, 64, 4, 1, 0, 96, 4096, "f16", NULL, false, 2},
-        {1, 96, 3, 3, 0, 160, 4096, "bf16", "f32", false, 3},     {2, 64, 4, 2, 0, 128, 4096, "q4_0", "q8_0", true, 4},
-        {2, 64, 2, 1, 0, 128, 4096, "q4_1", NULL, false, 5},      {3, 64, 4, 2, 32, 128, 4096, "q8_0", "f16", true, 6},
-        {1, 1056, 6, 2, 64, 1088, 4096, "q4_1", "q8_0", true, 7}, /* more than one segment of 1,024 columns */
+        {2, 64, 4, 2, 0, 128, 4096, "f32", NULL, true, 1, NULL},
+        {2, 64, 4, 1, 0, 96, 4096, "f16", NULL, false, 2, NULL},
+        {1, 96, 3, 3, 0, 160, 4096, "bf16", "f32", false, 3, NULL},
+        {2, 64, 4, 2, 0, 128, 4096, "q4_0", "q8_0", true, 4, NULL},
+        {2, 64, 2, 1, 0, 128, 4096, "q4_1", NULL, false, 5, NULL},
+        {3, 64, 4, 2, 32, 128, 4096, "q8_0", "f16", true, 6, NULL},
+        {1, 1056, 6, 2, 64, 1088, 4096, "q4_1", "q8_0", true, 7, NULL}, /* more than one segment of 1,024 columns */
+        {2, 64, 4, 2, 0, 128, 4096, "q5_0", "q5_0", true, 8, NULL},
+        {1, 256, 4, 2, 0, 1280, 4096, "q4_k", "q6_k", true, 11, "qwen2"},
+        {1, 256, 4, 2, 0, 512, 4096, "q5_k", "q4_k", false, 12, NULL},
+        {1, 256, 4, 2, 0, 256, 4096, "q6_k", "q5_k", true, 13, "qwen2"},
+        {2, 64, 4, 2, 0, 128, 4096, "f32", NULL, true, 9, "qwen2"},
+        {3, 96, 3, 1, 64, 160, 4096, "q5_0", "q8_0", false, 10, "qwen2"},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         check_against_plain(&shapes[i]);
@@ -81,12 +90,10 @@ static void test_float_path_is_the_textbook(void **state)
 
 /* The quantised path gives the same bits however the tokens are cut into sweeps, whichever kernels compute them
  * and from whichever position scores are asked. */
-static void test_scores_do_not_depend_on_chunks(void **state)
+static void check_chunks(const struct nj_synthetic_shape *shape)
 {
-    (void)state;
     struct trial_model opened;
-    struct nj_synthetic_shape shape = synthetic_shape_small();
-    trial_model_open(&opened, &shape, NULL);
+    trial_model_open(&opened, shape, NULL);
     int32_t tokens[TOKENS], expected_argmax[TOKENS - 1], argmax[TOKENS - 1];
     double expected[TOKENS - 1], logprob[TOKENS - 1];
     random_tokens(opened.model, tokens, 77);
@@ -105,6 +112,20 @@ static void test_scores_do_not_depend_on_chunks(void **state)
         score(opened.model, NULL, &options, tokens, firsts[i], logprob, NULL);
     }
     trial_model_close(&opened);
+}
+
+static void test_scores_do_not_depend_on_chunks(void **state)
+{
+    (void)state;
+    struct nj_synthetic_shape shape = synthetic_shape_small();
+    check_chunks(&shape);
+    shape.architecture = "qwen2";
+    check_chunks(&shape);
+    shape.width = 256;
+    shape.feed_forward = 1280;
+    shape.type = "q4_k";
+    shape.embedding_type = "q6_k";
+    check_chunks(&shape);
 }
 
 static void test_bad_arguments_are_refused(void **state)

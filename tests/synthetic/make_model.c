@@ -18,7 +18,8 @@ enum option_code {
     OPTION_TIED,
     OPTION_SEED,
     OPTION_VOCABULARY,
-    OPTION_TEMPLATE
+    OPTION_TEMPLATE,
+    OPTION_ARCHITECTURE
 };
 
 static const struct option OPTIONS[] = {
@@ -35,6 +36,7 @@ static const struct option OPTIONS[] = {
     {"seed", required_argument, NULL, OPTION_SEED},
     {"vocabulary", required_argument, NULL, OPTION_VOCABULARY},
     {"template", required_argument, NULL, OPTION_TEMPLATE},
+    {"architecture", required_argument, NULL, OPTION_ARCHITECTURE},
     {NULL, 0, NULL, 0},
 };
 
@@ -93,6 +95,8 @@ static int parse_option(struct arguments *arguments, int option)
         arguments->vocabulary = optarg;
     else if (option == OPTION_TEMPLATE)
         arguments->template = optarg;
+    else if (option == OPTION_ARCHITECTURE)
+        arguments->shape.architecture = optarg;
     else
         return -1;
     return 0;
@@ -111,8 +115,9 @@ int main(int argc, char **argv)
         fprintf(stderr,
                 "usage: make_model --vocabulary DIR [--layers N] [--width N] [--heads N] [--kv-heads N]\n"
                 "           [--head-width N] [--feed-forward N] [--context N] [--type TYPE] [--embedding-type TYPE]\n"
-                "           [--tied] [--seed N] [--template FILE] OUT.gguf\n"
-                "types: q4_0 q4_1 q8_0 f16 bf16 f32\n");
+                "           [--tied] [--seed N] [--template FILE] [--architecture NAME] OUT.gguf\n"
+                "architectures: llama qwen2\n"
+                "types: q4_0 q4_1 q5_0 q8_0 q4_k q5_k q6_k f16 bf16 f32\n");
         return NJ_BAD_USAGE;
     }
     struct nj_error error;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/elementary.h"
+#include "tests/synthetic/quantize_super.h"
 
 enum { BLOCK = 32 };
 
@@ -83,6 +84,27 @@ static void quantize_q4_1(const float *row, int64_t cols, unsigned char *out)
     }
 }
 
+static void quantize_q5_0(const float *row, int64_t cols, unsigned char *out)
+{
+    for (int64_t col = 0; col < cols; col += BLOCK, out += 22) {
+        const float *x = row + col;
+        float extreme = 0.0f; /* of the largest magnitude, with its sign: it gets the step -16 */
+        for (int i = 0; i < BLOCK; i++)
+            extreme = fabsf(x[i]) > fabsf(extreme) ? x[i] : extreme;
+        float scale = extreme / -16.0f;
+        int low[BLOCK];
+        uint32_t fifth = 0;
+        for (int i = 0; i < BLOCK; i++) {
+            int step = 16 + round_to_step(x[i], scale, -16, 15);
+            low[i] = step & 15;
+            fifth |= (uint32_t)(step >> 4) << i;
+        }
+        store_half(out, scale);
+        memcpy(out + 2, &fifth, sizeof fifth);
+        store_nibbles(low, out + 6);
+    }
+}
+
 static void quantize_q8_0(const float *row, int64_t cols, unsigned char *out)
 {
     for (int64_t col = 0; col < cols; col += BLOCK, out += 34) {
@@ -100,8 +122,10 @@ static void quantize_q8_0(const float *row, int64_t cols, unsigned char *out)
 const struct nj_quantizer *quantizer_find(const char *name)
 {
     static const struct nj_quantizer QUANTIZERS[] = {
-        {"f32", 0, quantize_f32},   {"f16", 1, quantize_f16},   {"bf16", 30, quantize_bf16},
-        {"q4_0", 2, quantize_q4_0}, {"q4_1", 3, quantize_q4_1}, {"q8_0", 8, quantize_q8_0},
+        {"f32", 0, quantize_f32},    {"f16", 1, quantize_f16},    {"bf16", 30, quantize_bf16},
+        {"q4_0", 2, quantize_q4_0},  {"q4_1", 3, quantize_q4_1},  {"q8_0", 8, quantize_q8_0},
+        {"q5_0", 6, quantize_q5_0},  {"q4_k", 12, quantize_q4_k}, {"q5_k", 13, quantize_q5_k},
+        {"q6_k", 14, quantize_q6_k},
     };
     for (size_t i = 0; i < sizeof QUANTIZERS / sizeof *QUANTIZERS; i++)
         if (strcmp(QUANTIZERS[i].name, name) == 0)

@@ -10,7 +10,7 @@
 #include "tests/support/gguf_writer.h"
 #include "tests/synthetic/quantize.h"
 
-enum { TEXT_FILE_BYTES_MOST = 16 * 1024 * 1024, NAME_BYTES = 64, LAYER_TENSORS = 9 };
+enum { TEXT_FILE_BYTES_MOST = 16 * 1024 * 1024, NAME_BYTES = 64, LAYER_TENSORS = 12 };
 enum { TOKEN_TYPE_NORMAL = 1, TOKEN_TYPE_CONTROL = 3, CONTROL_TOKENS = 3, END_OF_TURN = 2 };
 
 struct vocabulary {
@@ -42,6 +42,7 @@ struct random {
 
 static const float LOGIT_SPREAD = 2.5f;
 static const float ATTENTION_SPREAD = 1.5f; /* of queries and keys: sharp enough not to average all values away */
+static const float BIAS_SPREAD = 0.5f;
 static const float NORM_SPREAD = 0.1f;
 static const float LOUD_ROW_FACTOR = 1.5f;
 
@@ -160,27 +161,53 @@ static int head_width(const struct nj_synthetic_shape *shape)
     return shape->head_width != 0 ? shape->head_width : shape->width / shape->heads;
 }
 
+static const char *architecture_name(const struct nj_synthetic_shape *shape)
+{
+    return shape->architecture != NULL ? shape->architecture : "llama";
+}
+
+static bool has_biases(const struct nj_synthetic_shape *shape)
+{
+    return strcmp(architecture_name(shape), "qwen2") == 0;
+}
+
+static void add_count(struct nj_gguf_writer *writer, const struct nj_synthetic_shape *shape, const char *suffix,
+                      size_t value)
+{
+    char key[NAME_BYTES];
+    snprintf(key, sizeof key, "%s.%s", architecture_name(shape), suffix);
+    gguf_writer_add_u32(writer, key, (uint32_t)value);
+}
+
+static void add_number(struct nj_gguf_writer *writer, const struct nj_synthetic_shape *shape, const char *suffix,
+                       float value)
+{
+    char key[NAME_BYTES];
+    snprintf(key, sizeof key, "%s.%s", architecture_name(shape), suffix);
+    gguf_writer_add_f32(writer, key, value);
+}
+
 static void add_metadata(struct nj_gguf_writer *writer, const struct nj_synthetic_shape *shape,
                          const struct vocabulary *vocabulary)
 {
-    gguf_writer_add_text(writer, "general.architecture", "llama");
+    gguf_writer_add_text(writer, "general.architecture", architecture_name(shape));
     gguf_writer_add_text(writer, "general.type", "model");
     gguf_writer_add_text(writer, "general.name", "nightjar synthetic test model");
     gguf_writer_add_u32(writer, "general.quantization_version", 2);
-    gguf_writer_add_u32(writer, "llama.block_count", (uint32_t)shape->layers);
-    gguf_writer_add_u32(writer, "llama.context_length", (uint32_t)shape->context);
-    gguf_writer_add_u32(writer, "llama.embedding_length", (uint32_t)shape->width);
-    gguf_writer_add_u32(writer, "llama.feed_forward_length", (uint32_t)shape->feed_forward);
-    gguf_writer_add_u32(writer, "llama.attention.head_count", (uint32_t)shape->heads);
-    gguf_writer_add_u32(writer, "llama.attention.head_count_kv", (uint32_t)shape->kv_heads);
+    add_count(writer, shape, "block_count", (size_t)shape->layers);
+    add_count(writer, shape, "context_length", (size_t)shape->context);
+    add_count(writer, shape, "embedding_length", (size_t)shape->width);
+    add_count(writer, shape, "feed_forward_length", (size_t)shape->feed_forward);
+    add_count(writer, shape, "attention.head_count", (size_t)shape->heads);
+    add_count(writer, shape, "attention.head_count_kv", (size_t)shape->kv_heads);
     if (shape->head_width != 0) {
-        gguf_writer_add_u32(writer, "llama.attention.key_length", (uint32_t)shape->head_width);
-        gguf_writer_add_u32(writer, "llama.attention.value_length", (uint32_t)shape->head_width);
+        add_count(writer, shape, "attention.key_length", (size_t)shape->head_width);
+        add_count(writer, shape, "attention.value_length", (size_t)shape->head_width);
     }
-    gguf_writer_add_f32(writer, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
-    gguf_writer_add_f32(writer, "llama.rope.freq_base", 10000.0f);
-    gguf_writer_add_u32(writer, "llama.rope.dimension_count", (uint32_t)head_width(shape));
-    gguf_writer_add_u32(writer, "llama.vocab_size", (uint32_t)vocabulary->token_count);
+    add_number(writer, shape, "attention.layer_norm_rms_epsilon", 1e-5f);
+    add_number(writer, shape, "rope.freq_base", 10000.0f);
+    add_count(writer, shape, "rope.dimension_count", (size_t)head_width(shape));
+    add_count(writer, shape, "vocab_size", (size_t)vocabulary->token_count);
     add_tokenizer(writer, vocabulary);
 }
 
@@ -203,6 +230,15 @@ static struct planned_tensor *plan_norm(struct plan *plan, const char *name, int
     tensor->mean = 1.0f;
     tensor->spread = NORM_SPREAD;
     return tensor;
+}
+
+static void plan_bias(struct plan *plan, const char *name, int layer, int64_t width)
+{
+    struct planned_tensor *tensor = plan_tensor(plan, name, layer);
+    snprintf(tensor->name, sizeof tensor->name, "blk.%d.%s.bias", layer, name);
+    tensor->quantizer = quantizer_find("f32");
+    tensor->cols = width;
+    tensor->spread = BIAS_SPREAD;
 }
 
 /* A matrix whose outputs have a spread of about `spread` where its inputs have one of 1. */
@@ -235,6 +271,11 @@ static void plan_layer(struct plan *plan, const struct nj_synthetic_shape *shape
     plan_matrix(plan, "ffn_gate", layer, type, shape->feed_forward, width, 1.0f);
     plan_matrix(plan, "ffn_up", layer, type, shape->feed_forward, width, 1.0f);
     plan_matrix(plan, "ffn_down", layer, type, width, shape->feed_forward, added / 0.6f);
+    if (!has_biases(shape))
+        return;
+    plan_bias(plan, "attn_q", layer, queries);
+    plan_bias(plan, "attn_k", layer, keys);
+    plan_bias(plan, "attn_v", layer, keys);
 }
 
 static int plan_model(struct plan *plan, const struct nj_synthetic_shape *shape, int64_t vocabulary,
@@ -315,6 +356,13 @@ static int write_file(FILE *file, const struct plan *plan, struct nj_gguf_writer
     return failed ? -1 : 0;
 }
 
+/* Rows must be whole blocks of the type. */
+static bool fits_type(const char *type, int64_t cols)
+{
+    const struct nj_quantizer *quantizer = quantizer_find(type);
+    return quantizer != NULL && tensor_type_row_bytes(tensor_type_by_gguf_id(quantizer->gguf_id), (uint64_t)cols) != 0;
+}
+
 static int check_shape(const struct nj_synthetic_shape *shape, struct nj_error *error)
 {
     if (shape->layers < 1 || shape->width < 32 || shape->heads < 1 || shape->kv_heads < 1 || shape->feed_forward < 32 ||
@@ -325,9 +373,16 @@ static int check_shape(const struct nj_synthetic_shape *shape, struct nj_error *
     if (shape->heads % shape->kv_heads != 0 || head_width(shape) < 2 || head_width(shape) % 2 != 0)
         return error_set(error, NJ_BAD_USAGE,
                          "heads must be a multiple of KV heads, and the head width a positive even number");
+    if (strcmp(architecture_name(shape), "llama") != 0 && !has_biases(shape))
+        return error_set(error, NJ_BAD_USAGE, "the architectures are llama and qwen2");
     if (shape->type == NULL || quantizer_find(shape->type) == NULL ||
         (shape->embedding_type != NULL && quantizer_find(shape->embedding_type) == NULL))
-        return error_set(error, NJ_BAD_USAGE, "the types are q4_0, q4_1, q8_0, f16, bf16 and f32");
+        return error_set(error, NJ_BAD_USAGE,
+                         "the types are q4_0, q4_1, q5_0, q8_0, q4_k, q5_k, q6_k, f16, bf16 and f32");
+    const char *embedding_type = shape->embedding_type != NULL ? shape->embedding_type : shape->type;
+    if (!fits_type(shape->type, shape->width) || !fits_type(shape->type, shape->feed_forward) ||
+        !fits_type(shape->type, (int64_t)shape->heads * head_width(shape)) || !fits_type(embedding_type, shape->width))
+        return error_set(error, NJ_BAD_USAGE, "q4_k, q5_k and q6_k need rows of a multiple of 256");
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* Writes GGUF models of the architecture `llama` with random weights, for tests: any shape, deterministic
+/* Writes GGUF models of the architectures `llama` and `qwen2` with random weights, for tests: any shape, deterministic
  * (the same shape and seed give the same bytes on every machine). The weights are scaled so that the
  * residual stream keeps its size through the layers, logits have a spread of about 2.5, greedy decoding
  * wanders through the vocabulary and <|im_end|> comes up every few dozen tokens.
@@ -18,10 +18,12 @@ struct nj_synthetic_shape {
     int layers, width, heads, kv_heads;
     int head_width; /* 0: width / heads */
     int feed_forward, context;
-    const char *type;           /* of matrices: "q4_0", "q4_1", "q8_0", "f16", "bf16" or "f32" */
+    const char *type; /* of matrices: "q4_0", "q4_1", "q5_0", "q8_0", "q4_k", "q5_k", "q6_k" (rows of 256), "f16",
+                         "bf16" or "f32" */
     const char *embedding_type; /* of token_embd and output; NULL: as `type` */
     bool tied;                  /* no output.weight */
     uint64_t seed;
+    const char *architecture; /* NULL: "llama"; "qwen2" has attention biases */
 };
 
 /* 2 layers, width 64, 4 heads, 2 KV heads, feed forward 128, context 4,096, q4_1, embedding q8_0, tied. */

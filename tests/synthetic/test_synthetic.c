@@ -96,6 +96,24 @@ static void test_shape(void **state)
     gguf_close(gguf);
 }
 
+static void test_qwen2_has_biases(void **state)
+{
+    (void)state;
+    struct nj_synthetic_shape shape = synthetic_shape_small();
+    shape.architecture = "qwen2";
+    write_model(&shape, NULL);
+    struct nj_gguf *gguf = open_model();
+    assert_int_equal(gguf_tensor_count(gguf), 2 * 12 + 2);
+    assert_tensor(gguf, "blk.1.attn_q.bias", "F32", 64, 1);
+    assert_tensor(gguf, "blk.1.attn_k.bias", "F32", 32, 1);
+    assert_tensor(gguf, "blk.1.attn_v.bias", "F32", 32, 1);
+    struct nj_error error;
+    uint64_t value;
+    assert_int_equal(gguf_get_u64(gguf, "qwen2.context_length", 10000, &value, &error), 1);
+    assert_int_equal(value, 4096);
+    gguf_close(gguf);
+}
+
 static void test_vocabulary(void **state)
 {
     (void)state;
@@ -174,12 +192,15 @@ static void test_weights_are_alike_in_every_type(void **state)
     static const struct {
         const char *type;
         double most; /* of the error, relative to the weights' spread */
-    } TYPES[] = {{"f32", 0}, {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01}, {"q4_1", 0.15}, {"q4_0", 0.2}};
-    enum { WIDTH = 64, ROWS = 128, COUNT = WIDTH * ROWS };
+    } TYPES[] = {{"f32", 0},     {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01}, {"q5_0", 0.1},
+                 {"q6_k", 0.05}, {"q5_k", 0.1},  {"q4_k", 0.2},   {"q4_1", 0.15}, {"q4_0", 0.2}};
+    enum { WIDTH = 256, ROWS = 512, COUNT = WIDTH * ROWS };
     static float exact[COUNT], got[COUNT];
     for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
         struct nj_synthetic_shape shape = synthetic_shape_small();
         shape.type = TYPES[i].type;
+        shape.width = WIDTH;
+        shape.feed_forward = ROWS;
         write_model(&shape, NULL);
         struct nj_gguf *gguf = open_model();
         const struct nj_gguf_tensor *tensor = gguf_tensor_find(gguf, "blk.1.ffn_up.weight");
@@ -222,8 +243,13 @@ static void test_bad_shapes(void **state)
     shape = synthetic_shape_small();
     shape.type = "q3_k";
     assert_refused(&shape);
+    shape.type = "q4_k"; /* rows of 64 */
+    assert_refused(&shape);
     shape = synthetic_shape_small();
     shape.layers = 0;
+    assert_refused(&shape);
+    shape = synthetic_shape_small();
+    shape.architecture = "mamba";
     assert_refused(&shape);
     shape = synthetic_shape_small();
     struct nj_error error;
@@ -237,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         FILE_TEST(test_shape),
+        FILE_TEST(test_qwen2_has_biases),
         FILE_TEST(test_vocabulary),
         FILE_TEST(test_template_of_the_callers),
         FILE_TEST(test_same_seed_same_bytes),
