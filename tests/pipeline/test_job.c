@@ -8,6 +8,7 @@
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/pipeline/job_fixture.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/synthetic/synthetic_model.h"
 
 static void check_exports(struct job_fixture *fixture, const char *const *ids, size_t count)
 {
@@ -226,6 +227,23 @@ static void test_empty_input(void **state)
     check_exports(fixture, NULL, 0);
 }
 
+/* A request whose keys and values no machine holds is refused before a weight is read. */
+static void test_more_than_there_is_memory(void **state)
+{
+    struct job_fixture *fixture = *state;
+    struct nj_synthetic_shape shape = synthetic_shape_small();
+    shape.heads = shape.kv_heads = 8;
+    shape.head_width = 128;
+    shape.context = 16000000;
+    shape.layers = 32;
+    assert_int_equal(synthetic_model_write(&shape, NJ_TEST_DATA "/synthetic", NULL, fixture->model, &fixture->error),
+                     0);
+    job_fixture_write(fixture, "{\"id\":\"a\",\"prompt\":\"river\",\"max_tokens\":15000000}\n");
+    assert_int_equal(job_fixture_run(fixture), NJ_DOES_NOT_FIT);
+    assert_non_null(strstr(fixture->error.message, "MiB are free"));
+    assert_non_null(strstr(fixture->error.message, "longest request"));
+}
+
 static void test_small_kv_memory(void **state)
 {
     struct job_fixture *fixture = *state;
@@ -311,6 +329,7 @@ int main(void)
         TEST(test_all_bad),
         TEST(test_empty_input),
         TEST(test_small_kv_memory),
+        TEST(test_more_than_there_is_memory),
         TEST(test_unknown_kernels),
         TEST(test_failures_before_anything_is_made),
         TEST(test_status_and_options),

@@ -1,0 +1,19 @@
+/* Whether what a job needs fits in memory, told before the first token instead of by the kernel's killer at night. */
+#ifndef NJ_PIPELINE_MEMORY_NEED_H
+#define NJ_PIPELINE_MEMORY_NEED_H
+
+#include <stdint.h>
+
+#include "engine/base/error.h"
+
+struct nj_memory_need {
+    uint64_t weights_bytes;            /* still to be loaded */
+    uint64_t kv_bytes, least_kv_bytes; /* as planned; what the longest request alone takes */
+    uint64_t other_bytes;              /* activations, tokens, logits */
+    int32_t token_budget, longest_sequence;
+};
+
+/* 0, or NJ_DOES_NOT_FIT naming what is needed, what is free, and the option to lower. */
+int memory_need_check(const struct nj_memory_need *need, uint64_t available_bytes, struct nj_error *error);
+
+#endif
