@@ -258,12 +258,6 @@ const struct value *dict_find(struct render *render, const struct dict *dict, st
     return entry == NULL ? NULL : &entry->value;
 }
 
-const struct value *dict_find_name(struct render *render, const struct dict *dict, const char *name)
-{
-    struct text text = {.bytes = name, .length = strlen(name)};
-    return dict_find(render, dict, value_of_text(&text));
-}
-
 /* ---- text ---- */
 
 static void reserve(struct render *render, struct builder *builder, size_t more)

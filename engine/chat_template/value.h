@@ -122,7 +122,6 @@ struct dict *dict_new(struct render *render);
 void dict_set(struct render *render, struct dict *dict, struct value key, struct value value);
 /* NULL if absent; a key that cannot be hashed fails. */
 const struct value *dict_find(struct render *render, const struct dict *dict, struct value key);
-const struct value *dict_find_name(struct render *render, const struct dict *dict, const char *name);
 
 /* ---- text ---- */
 

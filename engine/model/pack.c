@@ -172,8 +172,12 @@ struct nj_pack *pack_open(const struct nj_pack_options *options, struct nj_error
         goto failed;
     }
     if (pack_layout_plan(options->gguf, options->shape, &pack->layout, error) == 0 &&
-        open_or_build(pack, options, error) == 0)
+        open_or_build(pack, options, error) == 0) {
+        if (!direct_file_is_direct(pack->file))
+            give_notice(options, "the file system of %s has no direct I/O: the pack is read through the page cache",
+                        pack->path);
         return pack;
+    }
 failed:
     pack_close(pack);
     return NULL;
