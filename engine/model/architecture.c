@@ -27,7 +27,7 @@ static const struct nj_architecture architectures[] = {
 
 enum { ARCHITECTURE_COUNT = sizeof architectures / sizeof architectures[0] };
 
-/* Switches that change the arithmetic of a model and that are not implemented: any value but the neutral one is
+/* Switches that change the arithmetic of a model and that nightjar does not have: any value but the neutral one is
  * refused, since ignoring it would give other answers than the model's. */
 static const struct {
     const char *suffix;
