@@ -1,8 +1,8 @@
 /* A barrier for a team of CPU threads: spins for a moment, then sleeps.
  *
  * OpenMP runtimes spin for milliseconds by default. On a machine that does something else too, a spinning
- * thread holds the core that the thread it waits for needs, and a sweep of hundreds of barriers becomes many
- * times slower. Any number of uses; all threads of a team use the same one. */
+ * thread holds the core that the thread it waits for needs (docs/measurements.md). Any number of uses; all
+ * threads of a team use the same one. */
 #ifndef NJ_KERNELS_BARRIER_H
 #define NJ_KERNELS_BARRIER_H
 
