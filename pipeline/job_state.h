@@ -87,6 +87,9 @@ int job_open(struct nj_job *job, struct nj_error *error);
 /* job_input.c: the index, what is done already, the records of bad lines. */
 int job_read_input(struct nj_job *job, struct nj_error *error);
 
+/* job_plan.c: fills in what the scheduler runs with; NJ_DOES_NOT_FIT names what would. */
+int job_plan(struct nj_job *job, struct nj_scheduler_options *plan, struct nj_error *error);
+
 /* job_compute.c: everything that needs the weights. */
 int job_compute(struct nj_job *job, struct nj_error *error);
 
