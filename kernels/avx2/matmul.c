@@ -166,14 +166,16 @@ NJ_ALWAYS_INLINE int has_zero_point(enum nj_matrix_kind kind)
 
 NJ_ALWAYS_INLINE int has_minimum(enum nj_matrix_kind kind)
 {
-    return kind == NJ_KIND_U4_MIN || kind == NJ_KIND_U4_SUPER || kind == NJ_KIND_U5_SUPER;
+    return kind == NJ_KIND_U4_MIN || kind == NJ_KIND_U5_MIN || kind == NJ_KIND_U4_SUPER || kind == NJ_KIND_U5_SUPER;
 }
 
 NJ_ALWAYS_INLINE int number_bits(enum nj_matrix_kind kind)
 {
     if (kind == NJ_KIND_S8)
         return 8;
-    return kind == NJ_KIND_U6_SUPER ? 6 : kind == NJ_KIND_U5_ZERO16 || kind == NJ_KIND_U5_SUPER ? 5 : 4;
+    if (kind == NJ_KIND_U6_SUPER)
+        return 6;
+    return kind == NJ_KIND_U5_ZERO16 || kind == NJ_KIND_U5_MIN || kind == NJ_KIND_U5_SUPER ? 5 : 4;
 }
 
 /* Joins one group's dot products of 8 rows to the accumulators. */
@@ -256,6 +258,7 @@ NJ_INTEGER_TILES(u4_zero8_tile, NJ_KIND_U4_ZERO8)
 NJ_INTEGER_TILES(u4_min_tile, NJ_KIND_U4_MIN)
 NJ_INTEGER_TILES(s8_tile, NJ_KIND_S8)
 NJ_INTEGER_TILES(u5_zero16_tile, NJ_KIND_U5_ZERO16)
+NJ_INTEGER_TILES(u5_min_tile, NJ_KIND_U5_MIN)
 NJ_INTEGER_TILES(u4_super_tile, NJ_KIND_U4_SUPER)
 NJ_INTEGER_TILES(u5_super_tile, NJ_KIND_U5_SUPER)
 NJ_INTEGER_TILES(u6_super_tile, NJ_KIND_U6_SUPER)
@@ -271,6 +274,7 @@ static const integer_tile_function integer_tiles[NJ_KIND_COUNT][TILE_TOKENS] = {
     [NJ_KIND_U4_MIN] = NJ_TILE_LIST(u4_min_tile),
     [NJ_KIND_S8] = NJ_TILE_LIST(s8_tile),
     [NJ_KIND_U5_ZERO16] = NJ_TILE_LIST(u5_zero16_tile),
+    [NJ_KIND_U5_MIN] = NJ_TILE_LIST(u5_min_tile),
     [NJ_KIND_U4_SUPER] = NJ_TILE_LIST(u4_super_tile),
     [NJ_KIND_U5_SUPER] = NJ_TILE_LIST(u5_super_tile),
     [NJ_KIND_U6_SUPER] = NJ_TILE_LIST(u6_super_tile),
