@@ -29,6 +29,7 @@ static const struct nj_matrix_kind_info kind_infos[NJ_KIND_COUNT] = {
     [NJ_KIND_U4_SUPER] = {.name = "u4_super", NJ_SUPER_KIND(4, 0, 1, 2 * SIX_BIT_BYTES + 2 * HALVES_BYTES)},
     [NJ_KIND_U5_SUPER] = {.name = "u5_super", NJ_SUPER_KIND(5, 0, 1, 2 * SIX_BIT_BYTES + 2 * HALVES_BYTES)},
     [NJ_KIND_U6_SUPER] = {.name = "u6_super", NJ_SUPER_KIND(6, 32, 0, SIGNED_BYTES + HALVES_BYTES)},
+    [NJ_KIND_U5_MIN] = {.name = "u5_min", NJ_GROUP_KIND(5, 0, 1)},
 };
 
 const struct nj_matrix_kind_info *matrix_kind_info(enum nj_matrix_kind kind)

@@ -10,7 +10,7 @@
  *       j = 0..7, is the fifth bit of column 4*j + c of row r
  *   s8 (512 bytes):            byte 64*j + 4*r + c, j = 0..7, holds column 4*j + c of row r
  *
- * followed by 16 IEEE half scales (row 0..15) and, for NJ_KIND_U4_MIN only, 16 half minima.
+ * followed by 16 IEEE half scales (row 0..15) and, for NJ_KIND_U4_MIN and NJ_KIND_U5_MIN, 16 half minima.
  *
  * Kinds with super-blocks (u4_super, u5_super, u6_super) have blocks of 16 rows x 256 columns instead: the numbers
  * of eight groups of 32 columns, ascending, each as above, u6 as u4 plus two bits:
@@ -39,7 +39,7 @@
 enum { NJ_STRIP_ROWS = 16, NJ_GROUP_COLS = 32, NJ_SUPER_COLS = 256, NJ_SEGMENT_COLS = 1024 };
 
 /* The value of element q in a row with scale d and minimum m (all exact in float32 but for one rounding):
- *   U4_ZERO8   d * (q - 8)     U4_MIN  fmaf(d, q, m)      S8  d * q, |q| <= 127
+ *   U4_ZERO8   d * (q - 8)     U4_MIN, U5_MIN  fmaf(d, q, m)      S8  d * q, |q| <= 127
  *   U5_ZERO16  d * (q - 16)    F32, F16, BF16  the stored number
  *   U4_SUPER, U5_SUPER  as U4_MIN, with d = super scale * group scale, m = -(super scale of minima * group minimum)
  *   U6_SUPER            (d * s) * (q - 32), s the signed scale of the 16 columns
@@ -55,6 +55,7 @@ enum nj_matrix_kind {
     NJ_KIND_U4_SUPER,
     NJ_KIND_U5_SUPER,
     NJ_KIND_U6_SUPER,
+    NJ_KIND_U5_MIN,
     NJ_KIND_COUNT
 };
 

@@ -3,12 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/content_parts.h"
+
 struct nj_prompt_encoder {
     const struct nj_model *model;
     struct nj_prompt_options options;
     struct nj_digester *digester;
     struct nj_ids ids;
-    char *bos, *eos; /* their text, for the template */
+    char *bos, *eos;  /* their text, for the template */
+    bool reads_parts; /* the template takes content in parts as it is */
 };
 
 /* The text of a token, NUL-terminated; "" for none. NULL: out of memory. */
@@ -42,6 +45,7 @@ struct nj_prompt_encoder *prompt_encoder_create(const struct nj_model *model, co
         error_set(error, NJ_INTERNAL, "out of memory");
         return NULL;
     }
+    encoder->reads_parts = model->chat != NULL && content_parts_are_read(model->chat, encoder->bos, encoder->eos);
     return encoder;
 }
 
@@ -107,15 +111,20 @@ static int encode_messages(struct nj_prompt_encoder *encoder, json_t *messages, 
                         "the model has no chat template: give a prompt instead of messages");
         return 1;
     }
-    struct nj_chat_input input = {.messages = messages,
-                                  .variables = variables,
-                                  .add_generation_prompt = true,
-                                  .bos_token = encoder->bos,
-                                  .eos_token = encoder->eos,
-                                  .now = encoder->options.job_time};
+    json_t *readable = encoder->reads_parts ? json_incref(messages) : content_parts_join(messages);
+    if (readable == NULL)
+        return error_set(error, NJ_INTERNAL, "out of memory");
+    const struct nj_chat_input input = {.messages = readable,
+                                        .variables = variables,
+                                        .add_generation_prompt = true,
+                                        .bos_token = encoder->bos,
+                                        .eos_token = encoder->eos,
+                                        .now = encoder->options.job_time};
     struct nj_rendered rendered;
     struct nj_error cause;
-    if (chat_template_render(model->chat, &input, &rendered, &cause) != 0)
+    const int failed = chat_template_render(model->chat, &input, &rendered, &cause);
+    json_decref(readable);
+    if (failed != 0)
         return blame_request(&cause, "template_error", "the chat template refuses these messages", problem, error);
     int result = check_least_length(encoder, rendered.text, rendered.length, problem);
     if (result == 0 && tokenizer_encode_rendered(model->tokenizer, rendered.text, rendered.is_template, rendered.length,

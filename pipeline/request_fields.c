@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "pipeline/content_parts.h"
 #include "pipeline/utf8_text.h"
 
 struct field {
@@ -77,10 +78,12 @@ static int check_message(const json_t *message, size_t index, struct nj_problem 
     /* An assistant's turn may be tool calls only; what the template makes of them is its own affair. */
     if ((content == NULL || json_is_null(content)) && json_is_array(json_object_get(message, "tool_calls")))
         return 0;
+    if (json_is_array(content))
+        return content_parts_check(content, index, problem);
     if (content == NULL || !json_is_string(content))
         return problem_set(problem, "invalid_request",
-                           "messages[%zu].content must be a string (lists of parts are not supported yet); it is %s",
-                           index, content == NULL ? "missing" : request_type_name(content));
+                           "messages[%zu].content must be a string or an array of text parts; it is %s", index,
+                           content == NULL ? "missing" : request_type_name(content));
     return 0;
 }
 

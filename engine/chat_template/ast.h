@@ -135,12 +135,14 @@ struct node {
         } call;
         struct {
             struct node *operand; /* NULL: the body of a block */
-            const struct filter *filter;
+            const char *name;
+            const struct filter *filter; /* NULL: there is none of this name; fails when it is reached */
             struct call_arguments arguments;
         } filter;
         struct {
             struct node *operand;
-            const struct test *test;
+            const char *name;
+            const struct test *test; /* NULL: as above */
             struct call_arguments arguments;
         } test;
         struct node *operand; /* NODE_NOT, NODE_NEGATIVE, NODE_POSITIVE */

@@ -212,6 +212,8 @@ struct value evaluate_filter(struct render *render, const struct node *node, str
                                                             : evaluate(render, node->filter.operand);
     struct arguments arguments = evaluate_arguments(render, &node->filter.arguments, NULL, value_missing());
     render->offset = node->offset;
+    if (node->filter.filter == NULL)
+        render_fail(render, "unknown filter '%.60s'", node->filter.name);
     return filter_apply(render, node->filter.filter, operand, &arguments);
 }
 
@@ -220,6 +222,8 @@ static struct value evaluate_test(struct render *render, const struct node *node
     struct value operand = evaluate(render, node->test.operand);
     struct arguments arguments = evaluate_arguments(render, &node->test.arguments, NULL, value_missing());
     render->offset = node->offset;
+    if (node->test.test == NULL)
+        render_fail(render, "unknown test '%.60s'", node->test.name);
     return value_bool(test_apply(render, node->test.test, operand, &arguments));
 }
 

@@ -282,7 +282,7 @@ static const char *parse_dotted_name(struct parser *parser, size_t *length)
     return text;
 }
 
-/* Filters such as map and select take the name of a filter or test as a string: checked here when constant. */
+/* Filters such as map and select take the name of a filter or test as a string: checked when constant. */
 static void check_named_argument(struct parser *parser, const struct node *node)
 {
     const struct filter *filter = node->filter.filter;
@@ -298,19 +298,35 @@ static void check_named_argument(struct parser *parser, const struct node *node)
         parser_fail(parser, argument->offset, "unknown test '%.*s'", shown, argument->text.bytes);
 }
 
+void parser_check_names(struct parser *parser, const struct node *node)
+{
+    if (node->kind == NODE_TEST) {
+        if (node->test.test == NULL)
+            parser_fail(parser, node->offset, "unknown test '%.60s'", node->test.name);
+        return;
+    }
+    if (node->filter.filter == NULL)
+        parser_fail(parser, node->offset, "unknown filter '%.60s'", node->filter.name);
+    check_named_argument(parser, node);
+}
+
+static void note_named(struct parser *parser, struct node *node)
+{
+    if (parser->if_depth == 0)
+        parser_append(parser, NULL, &parser->always_named, node);
+}
+
 struct node *parser_parse_filters(struct parser *parser, struct node *operand, bool is_inline)
 {
     while (is_inline || parser_accept_operator(parser, "|")) {
         struct node *node = parser_new_node(parser, NODE_FILTER, parser_peek(parser)->offset);
         size_t length;
-        const char *name = parse_dotted_name(parser, &length);
+        node->filter.name = parse_dotted_name(parser, &length);
         node->filter.operand = parser_adopt(parser, node, operand);
-        node->filter.filter = filter_find(name, length);
-        if (node->filter.filter == NULL)
-            parser_fail(parser, node->offset, "unknown filter '%.60s'", name);
+        node->filter.filter = filter_find(node->filter.name, length);
         if (parser_is_operator(parser, "("))
             parse_arguments(parser, node, &node->filter.arguments);
-        check_named_argument(parser, node);
+        note_named(parser, node);
         operand = node;
         is_inline = false;
     }
@@ -332,12 +348,11 @@ static struct node *parse_test(struct parser *parser, struct node *operand)
     bool is_negated = parser_accept_word(parser, "not");
     struct node *node = parser_new_node(parser, NODE_TEST, parser_peek(parser)->offset);
     size_t length;
-    const char *name = parse_dotted_name(parser, &length);
+    node->test.name = parse_dotted_name(parser, &length);
     node->test.operand = parser_adopt(parser, node, operand);
-    node->test.test = test_find(name, length);
-    if (node->test.test == NULL)
-        parser_fail(parser, node->offset, "unknown test '%.60s'", name);
-    if (operand->kind == NODE_NAME && strcmp(name, "defined") == 0)
+    node->test.test = test_find(node->test.name, length);
+    note_named(parser, node);
+    if (operand->kind == NODE_NAME && strcmp(node->test.name, "defined") == 0)
         operand->name->is_tested = true;
     if (parser_is_operator(parser, "(")) {
         parse_arguments(parser, node, &node->test.arguments);
@@ -532,6 +547,7 @@ static struct node *parse_or(struct parser *parser)
 struct node *parser_parse_expression(struct parser *parser)
 {
     parser_enter(parser);
+    size_t named = parser->always_named.count;
     struct node *value = parse_or(parser);
     while (parser_is_word(parser, "if")) {
         struct node *node = parser_new_node(parser, NODE_CONDITIONAL, parser_take(parser)->offset);
@@ -539,6 +555,7 @@ struct node *parser_parse_expression(struct parser *parser)
         node->conditional.condition = parser_adopt(parser, node, parse_or(parser));
         if (parser_accept_word(parser, "else"))
             node->conditional.no = parser_adopt(parser, node, parser_parse_expression(parser));
+        parser->always_named.count = named;
         value = node;
     }
     parser_leave(parser);

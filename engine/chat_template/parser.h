@@ -20,11 +20,15 @@ struct parser {
     size_t position;
     size_t nesting; /* of the parser's own recursion */
     size_t loop_depth;
+    size_t if_depth;
     struct open_macro *macros;
     struct name *buckets[NAME_BUCKETS]; /* chained by bucket_next */
     struct name **bucket_next;          /* by id */
     size_t bucket_capacity;
     struct node_list calls; /* every NODE_CALL, for the check of callees */
+    /* Every NODE_FILTER and NODE_TEST but those in an if statement or a conditional expression: the names there may
+     * be unknown, as in Jinja2, as long as rendering does not come to them. */
+    struct node_list always_named;
 };
 
 /* Tokens. */
@@ -65,6 +69,9 @@ struct node *parser_parse_tuple(struct parser *parser, bool without_condition, c
 struct node *parser_parse_target(struct parser *parser, const char *stop_word, bool with_namespace);
 /* A chain of filters on `operand` (NULL: the body of a block); begins at the name if `is_inline`. */
 struct node *parser_parse_filters(struct parser *parser, struct node *operand, bool is_inline);
+
+/* Refuses names of filters and tests that do not exist here. */
+void parser_check_names(struct parser *parser, const struct node *node);
 
 /* Statements up to the end of the template. */
 void parser_parse_body(struct parser *parser, struct node_list *body);

@@ -42,6 +42,7 @@ static struct node *parse_if(struct parser *parser, size_t offset)
     struct node *node = parser_new_node(parser, NODE_IF, offset);
     size_t capacity = 0;
     bool has_condition = true;
+    parser->if_depth++;
     for (;;) {
         if (node->branch.count == capacity) {
             node->branch.branches = arena_grow_array(parser->arena, node->branch.branches, node->branch.count,
@@ -54,9 +55,11 @@ static struct node *parse_if(struct parser *parser, size_t offset)
         parse_block(parser, node, &branch->body, has_condition ? &ends : &last);
         const struct token *end = parser_take(parser);
         if (token_is_word(end, "endif"))
-            return node;
+            break;
         has_condition = token_is_word(end, "elif");
     }
+    parser->if_depth--;
+    return node;
 }
 
 /* The body could not reach its own `loop`. */
@@ -359,5 +362,7 @@ void parser_parse(struct arena *arena, const char *source, size_t length, struct
     parser_parse_body(parser, &tree->body);
     for (size_t i = 0; i < parser->calls.count; i++)
         check_call(parser, parser->calls.items[i]);
+    for (size_t i = 0; i < parser->always_named.count; i++)
+        parser_check_names(parser, parser->always_named.items[i]);
     check_names(parser);
 }

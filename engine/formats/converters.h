@@ -20,6 +20,8 @@ int converter_q4_1_strip(const void *rows, size_t row_bytes, int rows_present, i
                          struct nj_error *error);
 int converter_q5_0_strip(const void *rows, size_t row_bytes, int rows_present, int64_t cols, void *strip,
                          struct nj_error *error);
+int converter_q5_1_strip(const void *rows, size_t row_bytes, int rows_present, int64_t cols, void *strip,
+                         struct nj_error *error);
 int converter_q8_0_strip(const void *rows, size_t row_bytes, int rows_present, int64_t cols, void *strip,
                          struct nj_error *error);
 int converter_q4_k_strip(const void *rows, size_t row_bytes, int rows_present, int64_t cols, void *strip,
@@ -35,6 +37,7 @@ void converter_bf16_row(const void *row, int64_t cols, float *out);
 void converter_q4_0_row(const void *row, int64_t cols, float *out);
 void converter_q4_1_row(const void *row, int64_t cols, float *out);
 void converter_q5_0_row(const void *row, int64_t cols, float *out);
+void converter_q5_1_row(const void *row, int64_t cols, float *out);
 void converter_q8_0_row(const void *row, int64_t cols, float *out);
 void converter_q4_k_row(const void *row, int64_t cols, float *out);
 void converter_q5_k_row(const void *row, int64_t cols, float *out);

@@ -10,6 +10,7 @@ static const struct nj_tensor_type TYPES[] = {
     {"Q4_0", 2, 32, 18, NJ_KIND_U4_ZERO8, converter_q4_0_strip, converter_q4_0_row},
     {"Q4_1", 3, 32, 20, NJ_KIND_U4_MIN, converter_q4_1_strip, converter_q4_1_row},
     {"Q5_0", 6, 32, 22, NJ_KIND_U5_ZERO16, converter_q5_0_strip, converter_q5_0_row},
+    {"Q5_1", 7, 32, 24, NJ_KIND_U5_MIN, converter_q5_1_strip, converter_q5_1_row},
     {"Q8_0", 8, 32, 34, NJ_KIND_S8, converter_q8_0_strip, converter_q8_0_row},
     {"Q4_K", 12, 256, 144, NJ_KIND_U4_SUPER, converter_q4_k_strip, converter_q4_k_row},
     {"Q5_K", 13, 256, 176, NJ_KIND_U5_SUPER, converter_q5_k_strip, converter_q5_k_row},

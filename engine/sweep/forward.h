@@ -12,7 +12,7 @@ struct nj_forward_options {
     int32_t token_budget; /* tokens of a sweep at most */
     int32_t sequences;    /* sequences in a sweep at most */
     int64_t blocks_per_sequence;
-    int float_path; /* test-only: float32 activations everywhere (needs the reference kernels) */
+    int float_path; /* test-only: float32 activations everywhere */
 };
 
 struct nj_forward;

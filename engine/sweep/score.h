@@ -6,7 +6,7 @@
 
 /* For each i in [first, count - 1): logprob[i - first] is the natural-log probability of token i + 1 given
  * tokens 0..i, and argmax[i - first] the most probable token there. Either may be NULL. NJ_BAD_DATA if a
- * logit is not finite. `float_path` is test-only (reference kernels). */
+ * logit is not finite. `float_path` is test-only. */
 struct nj_score_options {
     enum nj_kv_type kv_type;
     int float_path;

@@ -5,15 +5,17 @@
 #include <string.h>
 
 #include "kernels/avx2/avx2.h"
+#include "kernels/avx2/matmul_float.h"
 #include "kernels/avx2/vector.h"
-#include "kernels/reference/reference.h"
 
 enum {
     ROWS = NJ_STRIP_ROWS,
     COLS = NJ_GROUP_COLS,
     SEGMENT_GROUPS = NJ_SEGMENT_COLS / NJ_GROUP_COLS,
     TILE_TOKENS = 6,
-    CHUNK_TOKENS = 8 * TILE_TOKENS /* tokens whose totals are kept on the stack */
+    /* Tokens whose totals are kept on the stack; more where each chunk has to dequantise the weights. */
+    CHUNK_TOKENS = 8 * TILE_TOKENS,
+    FLOAT_PATH_CHUNK_TOKENS = 256
 };
 
 /* The scales of a segment's groups, expanded once for all tokens of a chunk. */
@@ -164,14 +166,16 @@ NJ_ALWAYS_INLINE int has_zero_point(enum nj_matrix_kind kind)
 
 NJ_ALWAYS_INLINE int has_minimum(enum nj_matrix_kind kind)
 {
-    return kind == NJ_KIND_U4_MIN || kind == NJ_KIND_U4_SUPER || kind == NJ_KIND_U5_SUPER;
+    return kind == NJ_KIND_U4_MIN || kind == NJ_KIND_U5_MIN || kind == NJ_KIND_U4_SUPER || kind == NJ_KIND_U5_SUPER;
 }
 
 NJ_ALWAYS_INLINE int number_bits(enum nj_matrix_kind kind)
 {
     if (kind == NJ_KIND_S8)
         return 8;
-    return kind == NJ_KIND_U6_SUPER ? 6 : kind == NJ_KIND_U5_ZERO16 || kind == NJ_KIND_U5_SUPER ? 5 : 4;
+    if (kind == NJ_KIND_U6_SUPER)
+        return 6;
+    return kind == NJ_KIND_U5_ZERO16 || kind == NJ_KIND_U5_MIN || kind == NJ_KIND_U5_SUPER ? 5 : 4;
 }
 
 /* Joins one group's dot products of 8 rows to the accumulators. */
@@ -254,6 +258,7 @@ NJ_INTEGER_TILES(u4_zero8_tile, NJ_KIND_U4_ZERO8)
 NJ_INTEGER_TILES(u4_min_tile, NJ_KIND_U4_MIN)
 NJ_INTEGER_TILES(s8_tile, NJ_KIND_S8)
 NJ_INTEGER_TILES(u5_zero16_tile, NJ_KIND_U5_ZERO16)
+NJ_INTEGER_TILES(u5_min_tile, NJ_KIND_U5_MIN)
 NJ_INTEGER_TILES(u4_super_tile, NJ_KIND_U4_SUPER)
 NJ_INTEGER_TILES(u5_super_tile, NJ_KIND_U5_SUPER)
 NJ_INTEGER_TILES(u6_super_tile, NJ_KIND_U6_SUPER)
@@ -269,6 +274,7 @@ static const integer_tile_function integer_tiles[NJ_KIND_COUNT][TILE_TOKENS] = {
     [NJ_KIND_U4_MIN] = NJ_TILE_LIST(u4_min_tile),
     [NJ_KIND_S8] = NJ_TILE_LIST(s8_tile),
     [NJ_KIND_U5_ZERO16] = NJ_TILE_LIST(u5_zero16_tile),
+    [NJ_KIND_U5_MIN] = NJ_TILE_LIST(u5_min_tile),
     [NJ_KIND_U4_SUPER] = NJ_TILE_LIST(u4_super_tile),
     [NJ_KIND_U5_SUPER] = NJ_TILE_LIST(u5_super_tile),
     [NJ_KIND_U6_SUPER] = NJ_TILE_LIST(u6_super_tile),
@@ -362,85 +368,6 @@ static void multiply_integers(const struct nj_matrix *w, const uint8_t *strip, c
     }
 }
 
-NJ_ALWAYS_INLINE __m256 load_floats(enum nj_matrix_kind kind, const uint8_t *data)
-{
-    if (kind == NJ_KIND_F32)
-        return _mm256_loadu_ps((const float *)data);
-    if (kind == NJ_KIND_F16)
-        return vector_load_halves((const uint16_t *)data);
-    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)data));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
-}
-
-/* One segment of a strip for n tokens whose rows of x are `stride` apart. */
-NJ_ALWAYS_INLINE void multiply_float_tile(enum nj_matrix_kind kind, int n, const uint8_t *data, const float *x,
-                                          int64_t stride, int64_t cols, int is_first, float (*total)[ROWS])
-{
-    const size_t vector_bytes = VECTOR_FLOATS * (kind == NJ_KIND_F32 ? 4 : 2);
-    __m256 low[TILE_TOKENS], high[TILE_TOKENS];
-    for (int t = 0; t < n; t++)
-        low[t] = high[t] = _mm256_setzero_ps();
-    for (int64_t col = 0; col < cols; col++) {
-        __m256 w_low = load_floats(kind, data + 2 * (size_t)col * vector_bytes);
-        __m256 w_high = load_floats(kind, data + (2 * (size_t)col + 1) * vector_bytes);
-#pragma GCC unroll 8
-        for (int t = 0; t < n; t++) {
-            __m256 value = _mm256_broadcast_ss(x + t * stride + col);
-            low[t] = _mm256_fmadd_ps(w_low, value, low[t]);
-            high[t] = _mm256_fmadd_ps(w_high, value, high[t]);
-        }
-    }
-    for (int t = 0; t < n; t++) {
-        add_segment(low[t], is_first, total[t]);
-        add_segment(high[t], is_first, total[t] + VECTOR_FLOATS);
-    }
-}
-
-typedef void (*float_tile_function)(const uint8_t *data, const float *x, int64_t stride, int64_t cols, int is_first,
-                                    float (*total)[ROWS]);
-
-#define NJ_FLOAT_TILE(name, kind, n)                                                                                   \
-    static void name##_##n(const uint8_t *data, const float *x, int64_t stride, int64_t cols, int is_first,            \
-                           float(*total)[ROWS])                                                                        \
-    {                                                                                                                  \
-        multiply_float_tile(kind, n, data, x, stride, cols, is_first, total);                                          \
-    }
-#define NJ_FLOAT_TILES(name, kind)                                                                                     \
-    NJ_FLOAT_TILE(name, kind, 1)                                                                                       \
-    NJ_FLOAT_TILE(name, kind, 2)                                                                                       \
-    NJ_FLOAT_TILE(name, kind, 6)
-
-NJ_FLOAT_TILES(f32_tile, NJ_KIND_F32)
-NJ_FLOAT_TILES(f16_tile, NJ_KIND_F16)
-NJ_FLOAT_TILES(bf16_tile, NJ_KIND_BF16)
-
-/* The widest tile that `tokens` fill. */
-static float_tile_function choose_float_tile(enum nj_matrix_kind kind, int64_t tokens, int64_t *n)
-{
-    static const float_tile_function functions[NJ_KIND_COUNT][3] = {
-        [NJ_KIND_F32] = {f32_tile_1, f32_tile_2, f32_tile_6},
-        [NJ_KIND_F16] = {f16_tile_1, f16_tile_2, f16_tile_6},
-        [NJ_KIND_BF16] = {bf16_tile_1, bf16_tile_2, bf16_tile_6},
-    };
-    *n = tokens >= 6 ? 6 : tokens >= 2 ? 2 : 1;
-    return functions[kind][tokens >= 6 ? 2 : tokens >= 2 ? 1 : 0];
-}
-
-static void multiply_floats(const struct nj_matrix *w, const uint8_t *strip, const float *x, int64_t first_token,
-                            int64_t tokens, float (*total)[ROWS])
-{
-    size_t column_bytes = ROWS * matrix_kind_info(w->kind)->element_bytes;
-    for (int64_t col = 0; col < w->cols; col += NJ_SEGMENT_COLS) {
-        int64_t cols = w->cols - col < NJ_SEGMENT_COLS ? w->cols - col : NJ_SEGMENT_COLS;
-        int64_t n;
-        for (int64_t t = 0; t < tokens; t += n) {
-            float_tile_function multiply = choose_float_tile(w->kind, tokens - t, &n);
-            multiply(strip + (size_t)col * column_bytes, x + (first_token + t) * w->cols + col, w->cols, cols, col == 0,
-                     total + t);
-        }
-    }
-}
-
 static void store_totals(const struct nj_matmul_output *output, int64_t first_row, int64_t first_token, int64_t tokens,
                          float (*total)[ROWS])
 {
@@ -454,37 +381,30 @@ static void store_totals(const struct nj_matmul_output *output, int64_t first_ro
     }
 }
 
+/* Integer weights are dequantised where there are only float activations. */
 static void multiply_strip(const struct nj_matmul_args *a, const struct nj_matmul_output *output, int64_t strip)
 {
     const struct nj_matrix *w = &output->w;
+    const int is_float = matrix_kind_info(w->kind)->is_float, is_float_path = !is_float && a->x.q8.q == NULL;
+    const int64_t chunk = is_float_path ? FLOAT_PATH_CHUNK_TOKENS : CHUNK_TOKENS;
     const uint8_t *data = (const uint8_t *)w->data + (size_t)strip * matrix_strip_bytes(w->kind, w->cols);
-    for (int64_t first = 0; first < a->count; first += CHUNK_TOKENS) {
-        float total[CHUNK_TOKENS][ROWS];
-        int64_t tokens = a->count - first < CHUNK_TOKENS ? a->count - first : CHUNK_TOKENS;
-        if (matrix_kind_info(w->kind)->is_float)
-            multiply_floats(w, data, a->x.f32, first, tokens, total);
+    for (int64_t first = 0; first < a->count; first += chunk) {
+        float total[FLOAT_PATH_CHUNK_TOKENS][ROWS];
+        const int64_t tokens = a->count - first < chunk ? a->count - first : chunk;
+        const float *x = a->x.f32 + first * w->cols;
+        if (is_float)
+            avx2_multiply_floats(w, strip, x, tokens, total);
+        else if (is_float_path)
+            avx2_multiply_dequantized(w, strip, x, tokens, total);
         else
             multiply_integers(w, data, &a->x.q8, first, tokens, total);
         store_totals(output, strip * ROWS, first, tokens, total);
     }
 }
 
-/* Integer weights with float activations: only tests use this. */
-static int needs_float_path(const struct nj_matmul_args *a)
-{
-    int needs = 0;
-    for (int i = 0; i < a->outputs; i++)
-        needs |= !matrix_kind_info(a->output[i].w.kind)->is_float && a->x.q8.q == NULL;
-    return needs;
-}
-
 void avx2_run_matmul(const union nj_operation_args *args, int thread, int threads)
 {
     const struct nj_matmul_args *a = &args->matmul;
-    if (needs_float_path(a)) {
-        reference_run_matmul(args, thread, threads);
-        return;
-    }
     int64_t first[4] = {0}; /* number of each output's first strip among all */
     for (int i = 0; i < a->outputs; i++)
         first[i + 1] = first[i] + (a->output[i].w.rows + ROWS - 1) / ROWS;

@@ -49,6 +49,8 @@ def stored_rows(kind: gguf.GGMLQuantizationType, random: np.random.Generator) ->
         return blocks(random, 2, random.integers(0, 256, elements // 2, dtype=np.uint8))
     if kind == types.Q5_0:
         return blocks(random, 1, random.integers(0, 256, elements * 5 // 8, dtype=np.uint8))
+    if kind == types.Q5_1:
+        return blocks(random, 2, random.integers(0, 256, elements * 5 // 8, dtype=np.uint8))
     if kind == types.Q8_0:
         return blocks(random, 1, random.integers(-127, 128, elements, dtype=np.int8).view(np.uint8))
     if kind == types.Q4_K:
@@ -68,7 +70,8 @@ def stored_rows(kind: gguf.GGMLQuantizationType, random: np.random.Generator) ->
 
 def main() -> None:
     out = Path(sys.argv[1])
-    for number, name in enumerate(["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q5_0", "Q4_K", "Q5_K", "Q6_K"]):
+    names = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q8_0", "Q5_0", "Q4_K", "Q5_K", "Q6_K", "Q5_1"]
+    for number, name in enumerate(names):
         kind = gguf.GGMLQuantizationType[name]
         rows = stored_rows(kind, np.random.default_rng(number))
         values = rows.view(np.float32) if name == "F32" else gguf.dequantize(rows, kind)

@@ -166,6 +166,8 @@ static void test_values_that_are_refused(void **state)
         assert_strip_refused("Q4_1", 20, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
         assert_strip_refused("Q4_1", 22, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
         assert_strip_refused("Q5_0", 22, &HALVES[i], 2, "a scale is not a finite number (columns from 32, row 2");
+        assert_strip_refused("Q5_1", 24, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
+        assert_strip_refused("Q5_1", 26, &HALVES[i], 2, "a scale or minimum is not a finite number (columns from 32");
         assert_strip_refused("Q8_0", 0, &HALVES[i], 2, "a scale is not a finite number (columns from 0");
         assert_strip_refused("F16", 2 * 95, &HALVES[i], 2, "a weight is not a finite number (column 95, row 2");
     }
@@ -190,8 +192,8 @@ static void test_table(void **state)
         uint32_t id;
         const char *name;
         size_t bytes_of_64;
-    } EXPECTED[] = {{0, "F32", 256}, {1, "F16", 128}, {30, "BF16", 128}, {2, "Q4_0", 36}, {3, "Q4_1", 40},
-                    {6, "Q5_0", 44}, {8, "Q8_0", 68}, {12, "Q4_K", 36},  {13, "Q5_K", 44}};
+    } EXPECTED[] = {{0, "F32", 256}, {1, "F16", 128}, {30, "BF16", 128}, {2, "Q4_0", 36},  {3, "Q4_1", 40},
+                    {6, "Q5_0", 44}, {7, "Q5_1", 48}, {8, "Q8_0", 68},   {12, "Q4_K", 36}, {13, "Q5_K", 44}};
     for (size_t i = 0; i < sizeof EXPECTED / sizeof *EXPECTED; i++) {
         const struct nj_tensor_type *type = tensor_type_by_gguf_id(EXPECTED[i].id);
         assert_non_null(type);

@@ -53,6 +53,8 @@ BROKEN = [
     (b'{"id": "m4", "messages": [{"role": "user"}]}', r"messages\[0\].content"),
     (b'{"id": "m5", "messages": [{"role": 1, "content": "a"}]}', r"messages\[0\].role"),
     (b'{"id": "m6", "messages": [{"content": "a"}]}', r"messages\[0\].role"),
+    (b'{"id": "m7", "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, '
+     b'{"type": "image_url", "image_url": {"url": "x"}}]}]}', r"messages\[0\].content\[1\].*image_url"),
     (b'{"custom_id": "b1", "method": "POST", "url": "/v1/completions"}', "body"),
     (b'{"custom_id": "b2", "method": "GET", "url": "/v1/completions", "body": {"prompt": "a"}}', "method"),
     (b'{"custom_id": "b3", "method": "POST", "url": "/v1/embeddings", "body": {"input": "a"}}', "url"),

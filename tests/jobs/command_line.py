@@ -340,6 +340,21 @@ class Jobs(Workspace):
         first = self.created_times("now")
         self.assertTrue(began <= min(first) <= calendar.timegm(time.gmtime()))
 
+    def test_content_in_parts(self):
+        texts = ["stone river", "", "the wind"]
+        parts = [{"type": "text", "text": text} for text in texts]
+        contents = {"string": "\n".join(texts), "parts": parts, "last part": parts[2:], "last": texts[2]}
+        source = self.write_lines("parts.jsonl", [
+            {"custom_id": name, "method": "POST", "url": "/v1/chat/completions",
+             "body": {"messages": [{"role": "user", "content": content}], "max_tokens": 8}}
+            for name, content in contents.items()])
+        self.nightjar(*self.job("parts", source))
+        answers = {record["custom_id"]: (record["response"]["body"]["usage"], record["response"]["body"]["choices"])
+                   for record in self.records("parts")}
+        self.assertEqual(answers["parts"], answers["string"])
+        self.assertEqual(answers["last part"], answers["last"])
+        self.assertNotEqual(answers["last"], answers["string"])
+
     def test_export_to_file(self):
         self.nightjar(*self.job("exported", self.small))
         expected = self.export("exported")

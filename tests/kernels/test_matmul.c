@@ -227,7 +227,11 @@ static void float_path(void **state)
     struct nj_test_random random = {6};
     for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
         enum nj_matrix_kind kinds[] = {(enum nj_matrix_kind)kind, NJ_KIND_F32};
-        compare_shape(&random, 2, kinds, &(struct shape){.rows = 20, .cols = 1088, .count = 5, .float_path = 1});
+        for (int64_t count = 1; count <= 5; count += 4)
+            compare_shape(&random, 2, kinds,
+                          &(struct shape){.rows = 20, .cols = 1088, .count = count, .float_path = 1});
+        compare_shape(&random, 2, kinds,
+                      &(struct shape){.rows = 20, .cols = 2080, .count = 261, .accumulate = 1, .float_path = 1});
     }
 }
 

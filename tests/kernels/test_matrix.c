@@ -18,6 +18,7 @@ static void sizes_follow_the_layout(void **state)
     assert_int_equal(matrix_strip_bytes(NJ_KIND_F16, 64), 64 * 16 * 2);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_BF16, 64), 64 * 16 * 2);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_U5_ZERO16, 64), 2 * (320 + 32));
+    assert_int_equal(matrix_strip_bytes(NJ_KIND_U5_MIN, 64), 2 * (320 + 64));
     assert_int_equal(matrix_strip_bytes(NJ_KIND_U4_SUPER, 512), 2 * 16 * 144);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_U5_SUPER, 512), 2 * 16 * 176);
     assert_int_equal(matrix_strip_bytes(NJ_KIND_U6_SUPER, 512), 2 * 16 * 210);

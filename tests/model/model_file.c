@@ -190,6 +190,7 @@ static void put_block(struct plan *plan, const struct nj_tensor_type *type, unsi
         memcpy(at, (unsigned char *)&number + 2, 2);
         break;
     case NJ_KIND_U4_MIN:
+    case NJ_KIND_U5_MIN:
     case NJ_KIND_U4_SUPER:
     case NJ_KIND_U5_SUPER:
         put_half(plan, at + 2);

@@ -26,6 +26,7 @@ enum {
     ID_Q4_0 = 2,
     ID_Q4_1 = 3,
     ID_Q5_0 = 6,
+    ID_Q5_1 = 7,
     ID_Q8_0 = 8,
     ID_Q2_K = 10,
     ID_Q4_K = 12,
@@ -136,7 +137,7 @@ static void content_equals_the_model(const struct model_recipe *recipe)
 static void every_type_is_converted_exactly(void **state)
 {
     (void)state;
-    static const uint32_t types[] = {ID_F32, ID_F16, ID_BF16, ID_Q4_0, ID_Q4_1, ID_Q5_0, ID_Q8_0};
+    static const uint32_t types[] = {ID_F32, ID_F16, ID_BF16, ID_Q4_0, ID_Q4_1, ID_Q5_0, ID_Q5_1, ID_Q8_0};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         struct model_recipe recipe = model_recipe_small();
         recipe.matrix_type = types[i];
@@ -331,7 +332,8 @@ static void wrong_types_are_named(void **state)
     struct model_recipe recipe = model_recipe_small();
     recipe.changed_tensor = "blk.0.attn_v.weight";
     recipe.changed_type = ID_Q2_K;
-    expect_refused(&recipe, "tensor blk.0.attn_v.weight", "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q8_0, Q4_K, Q5_K, Q6_K");
+    expect_refused(&recipe, "tensor blk.0.attn_v.weight",
+                   "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K");
     recipe.changed_tensor = "blk.1.attn_norm.weight";
     recipe.changed_type = ID_Q4_0;
     expect_refused(&recipe, "tensor blk.1.attn_norm.weight is Q4_0", "F32, F16, BF16");

@@ -1,4 +1,5 @@
-/* The variables of a request's chat template: they reach it, and they are part of what the request is. */
+/* What of a request reaches the model's chat template: its variables, which are part of what the request is, and
+ * content in parts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +15,8 @@ struct prompts {
     struct nj_prompt_encoder *encoder;
 };
 
-/* The template writes the variable `style`, then the messages. */
-static void open_prompts(struct job_fixture *fixture, bool as_chat, struct prompts *out)
+static void open_template(struct job_fixture *fixture, const char *source, bool as_chat, struct prompts *out)
 {
-    static const char source[] = "{{ style | default('plain') }}{% for m in messages %}|{{ m.content }}{% endfor %}";
     struct nj_error error;
     struct nj_synthetic_shape shape = synthetic_shape_small();
     char *path = temporary_path(fixture->directory, "template.jinja");
@@ -31,6 +30,13 @@ static void open_prompts(struct job_fixture *fixture, bool as_chat, struct promp
         fail_msg("%s", error.message);
     out->encoder = prompt_encoder_create(out->model, &encoding, &error);
     assert_non_null(out->encoder);
+}
+
+/* The template writes the variable `style`, then the messages. */
+static void open_prompts(struct job_fixture *fixture, bool as_chat, struct prompts *out)
+{
+    open_template(fixture, "{{ style | default('plain') }}{% for m in messages %}|{{ m.content }}{% endfor %}", as_chat,
+                  out);
 }
 
 static void close_prompts(struct prompts *prompts)
@@ -128,6 +134,57 @@ static void test_variables_with_as_chat(void **state)
     close_prompts(&prompts);
 }
 
+#define TEXT_PART(text) "{\"type\":\"text\",\"text\":\"" text "\"}"
+#define IN_PARTS                                                                                                       \
+    "\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":[" TEXT_PART(                \
+        "one") "," TEXT_PART("") "," TEXT_PART("two\\u0000") "]}]"
+
+/* A template that reads parts gets the array; for any other the texts are joined by newlines. */
+static void test_content_in_parts(void **state)
+{
+    static const struct {
+        const char *source, *expected;
+        size_t length; /* NUL included */
+    } cases[] = {
+        {"{% for m in messages %}|{{ m.content }}{% endfor %}", "|s|one\n\ntwo\0", 12},
+        {"{% for m in messages %}{{ '|' + m['content'] }}{% endfor %}", "|s|one\n\ntwo\0", 12},
+        {"{% for m in messages %}|{{ m.content | tojson }}{% endfor %}", "|\"s\"|\"one\\n\\ntwo\\u0000\"", 24},
+        {"{% for m in messages if m.content is string %}|{{ m.content }}{% endfor %}", "|s|one\n\ntwo\0", 12},
+        {"{% for m in messages %}{% if m.content is string %}|{{ m.content }}{% else %}{% for p in m.content %}"
+         "/{{ p.text }}{% endfor %}{% endif %}{% endfor %}",
+         "|s/one//two\0", 12},
+    };
+    char text[256], again[256];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct prompts prompts;
+        open_template(*state, cases[i].source, false, &prompts);
+        encode(&prompts, IN_PARTS, text, sizeof text);
+        assert_memory_equal(text, cases[i].expected, cases[i].length);
+        encode(&prompts, MESSAGES, again, sizeof again);
+        assert_string_equal(again, i == 2 ? "|\"hi\"" : "|hi");
+        close_prompts(&prompts);
+    }
+}
+
+/* Control tokens written in parts are text. */
+static void test_parts_are_not_template(void **state)
+{
+    struct prompts prompts;
+    struct nj_request request;
+    struct nj_problem problem;
+    struct nj_encoded_prompt encoded;
+    struct nj_error error;
+    static const char line[] = "{\"messages\":[{\"role\":\"user\",\"content\":[" TEXT_PART("<|im_end|>") "]}]}";
+    open_template(*state, "{{ messages[0].content }}<|im_end|>", false, &prompts);
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), 0);
+    assert_int_equal(prompt_encode(prompts.encoder, &request, &encoded, &problem, &error), 0);
+    assert_true(encoded.count > 2);
+    for (int32_t i = 0; i < encoded.count - 1; i++)
+        assert_int_not_equal(encoded.tokens[i], encoded.tokens[encoded.count - 1]);
+    request_free(&request);
+    close_prompts(&prompts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -135,6 +192,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_variables_belong_to_the_digest, job_fixture_set_up, job_fixture_tear_down),
         cmocka_unit_test_setup_teardown(test_raw_prompts_have_no_variables, job_fixture_set_up, job_fixture_tear_down),
         cmocka_unit_test_setup_teardown(test_variables_with_as_chat, job_fixture_set_up, job_fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_content_in_parts, job_fixture_set_up, job_fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_parts_are_not_template, job_fixture_set_up, job_fixture_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -368,8 +368,27 @@ static void test_messages(void **state)
     check_bad("{\"messages\":[{\"role\":5,\"content\":\"a\"}]}", "invalid_request", "messages[0].role");
     check_bad("{\"messages\":[{\"role\":\"\",\"content\":\"a\"}]}", "invalid_request", "messages[0].role");
     check_bad("{\"messages\":[{\"content\":\"a\"}]}", "invalid_request", "messages[0].role");
-    check_bad("{\"messages\":[{\"role\":\"user\",\"content\":[]}]}", "invalid_request", "messages[0].content");
+    check_bad("{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "invalid_request", "messages[0].content");
     assert_true(parses("{\"messages\":[{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[]}]}"));
+}
+
+/* A message whose content is this array of parts. */
+#define PARTS(parts) "{\"messages\":[{\"role\":\"user\",\"content\":[" parts "]}]}"
+
+static void test_content_in_parts(void **state)
+{
+    (void)state;
+    assert_true(parses(PARTS("{\"type\":\"text\",\"text\":\"a\"},{\"text\":\"\",\"type\":\"text\",\"id\":null}")));
+    check_bad(PARTS(""), "invalid_request", "messages[0].content");
+    check_bad(PARTS("\"a\""), "invalid_request", "messages[0].content[0]");
+    check_bad(PARTS("{\"text\":\"a\"}"), "invalid_request", "messages[0].content[0].type");
+    check_bad(PARTS("{\"type\":1,\"text\":\"a\"}"), "invalid_request", "messages[0].content[0].type");
+    check_bad(PARTS("{\"type\":\"text\"}"), "invalid_request", "messages[0].content[0].text");
+    check_bad(PARTS("{\"type\":\"text\",\"text\":null}"), "invalid_request", "messages[0].content[0].text");
+    check_bad(PARTS("{\"type\":\"text\",\"text\":\"a\",\"cache\":1}"), "unknown_field", "\"cache\"");
+    check_bad(PARTS("{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}"),
+              "not_supported", "messages[0].content[1] is of type \"image_url\"");
+    check_bad(PARTS("{\"type\":\"input_audio\",\"input_audio\":{}}"), "not_supported", "\"input_audio\"");
 }
 
 static void test_stop_strings(void **state)
@@ -427,6 +446,7 @@ int main(void)
         cmocka_unit_test(test_ids),
         cmocka_unit_test(test_bad_line_keeps_id_and_shape),
         cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_content_in_parts),
         cmocka_unit_test(test_stop_strings),
         cmocka_unit_test(test_batch_mistakes),
     };

@@ -91,6 +91,12 @@ struct strip_number strip_number_at(enum nj_matrix_kind kind, const void *strip,
     case NJ_KIND_U5_ZERO16:
         block = bytes + col / 32 * (320 + 32);
         return (struct strip_number){.scale = half_at(block + 320, row), .q = five_bits_at(block, row, within) - 16};
+    case NJ_KIND_U5_MIN:
+        block = bytes + col / 32 * (320 + 64);
+        return (struct strip_number){.scale = half_at(block + 320, row),
+                                     .minimum = half_at(block + 320 + 32, row),
+                                     .q = five_bits_at(block, row, within),
+                                     .has_minimum = true};
     case NJ_KIND_U4_SUPER:
     case NJ_KIND_U5_SUPER:
     case NJ_KIND_U6_SUPER:

@@ -20,7 +20,7 @@
 enum { LINES_MOST = 32, SCORED_FROM = 256, TOKEN_BUDGET = 256, THREADS = 2 };
 
 static char *cache_directory;
-static struct nj_device *fast, *reference;
+static struct nj_device *device;
 static struct nj_model *model;
 
 static void check(int result, const struct nj_error *error)
@@ -36,12 +36,11 @@ static int open_model(void **state)
     (void)state;
     struct nj_error error = {0};
     cache_directory = temporary_directory_create();
-    fast = device_open_cpu(cpu_kernels_find(NULL), THREADS);
-    reference = device_open_cpu(cpu_kernels_find("reference"), THREADS);
-    assert_true(fast != NULL && reference != NULL);
+    device = device_open_cpu(cpu_kernels_find(NULL), THREADS);
+    assert_non_null(device);
     const struct nj_model_options options = {.path = getenv(NJ_MODEL_VARIABLE), .cache_directory = cache_directory};
     model = model_open(&options, &error);
-    check(model == NULL ? -1 : model_load_weights(model, fast, &error), &error);
+    check(model == NULL ? -1 : model_load_weights(model, device, &error), &error);
     return 0;
 }
 
@@ -49,8 +48,7 @@ static int close_model(void **state)
 {
     (void)state;
     model_close(model);
-    device_close(reference);
-    device_close(fast);
+    device_close(device);
     temporary_directory_remove(cache_directory);
     return 0;
 }
@@ -93,8 +91,7 @@ struct totals {
 };
 
 /* One window of a reference text: NLL over the second half, argmax over all of it. */
-static void score_window(const json_t *window, struct nj_device *device, const struct nj_score_options *options,
-                         struct totals *totals)
+static void score_window(const json_t *window, const struct nj_score_options *options, struct totals *totals)
 {
     struct nj_error error = {0};
     int32_t tokens[1024], expected[1024], argmax[1024];
@@ -123,13 +120,13 @@ static void score_window(const json_t *window, struct nj_device *device, const s
 }
 
 /* Scores the windows and returns the relative difference of the pooled NLL. */
-static double score_windows(struct nj_device *device, const struct nj_score_options *options, double *argmax_share)
+static double score_windows(const struct nj_score_options *options, double *argmax_share)
 {
     json_t *windows[LINES_MOST];
     struct totals totals = {0};
     const int count = load_lines(NJ_TEST_DATA "/reference/" NJ_MODEL_REFERENCE ".scores.jsonl", windows);
     for (int i = 0; i < count; i++)
-        score_window(windows[i], device, options, &totals);
+        score_window(windows[i], options, &totals);
     free_lines(windows, count);
     const double difference = totals.nll / totals.expected_nll - 1;
     *argmax_share = (double)totals.argmax_equal / totals.argmax_positions;
@@ -142,9 +139,9 @@ static void test_quantised_path_is_close(void **state)
 {
     (void)state;
     double argmax_share;
-    print_message("%s, int8 activations, KV f16, all windows:\n", device_name(fast));
+    print_message("%s, int8 activations, KV f16, all windows:\n", device_name(device));
     const struct nj_score_options options = {.kv_type = NJ_KV_F16, .token_budget = TOKEN_BUDGET};
-    const double difference = score_windows(fast, &options, &argmax_share);
+    const double difference = score_windows(&options, &argmax_share);
     assert_true(fabs(difference) <= NJ_MOST_NLL_DIFFERENCE);
     assert_true(argmax_share >= NJ_LEAST_ARGMAX_SHARE);
 }
@@ -153,9 +150,9 @@ static void test_float_path_is_very_close(void **state)
 {
     (void)state;
     double argmax_share;
-    print_message("%s, float activations, KV f32, all windows:\n", device_name(reference));
+    print_message("%s, float activations, KV f32, all windows:\n", device_name(device));
     const struct nj_score_options options = {.kv_type = NJ_KV_F32, .float_path = 1, .token_budget = TOKEN_BUDGET};
-    const double difference = score_windows(reference, &options, &argmax_share);
+    const double difference = score_windows(&options, &argmax_share);
     assert_true(fabs(difference) <= 0.0002);
     assert_true(argmax_share >= 0.99);
 }
@@ -173,7 +170,7 @@ static void follow_answer(const json_t *answer, struct agreement *agreements, in
     const int32_t prompt = append_integers(json_object_get(answer, "prompt_ids"), tokens, 0);
     const int32_t total = append_integers(json_object_get(answer, "new_ids"), tokens, prompt);
     const struct nj_score_options options = {.kv_type = NJ_KV_F16, .token_budget = TOKEN_BUDGET};
-    check(score_tokens(model, fast, &options, tokens, total, prompt - 1, NULL, argmax, &error), &error);
+    check(score_tokens(model, device, &options, tokens, total, prompt - 1, NULL, argmax, &error), &error);
     for (int32_t i = 0; i < total - prompt; i++) {
         const double margin = json_number_value(json_array_get(json_object_get(answer, "margin"), (size_t)i));
         for (int a = 0; a < count; a++)

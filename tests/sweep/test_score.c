@@ -78,6 +78,7 @@ static void test_float_path_is_the_textbook(void **state)
         {3, 64, 4, 2, 32, 128, 4096, "q8_0", "f16", true, 6, NULL},
         {1, 1056, 6, 2, 64, 1088, 4096, "q4_1", "q8_0", true, 7, NULL}, /* more than one segment of 1,024 columns */
         {2, 64, 4, 2, 0, 128, 4096, "q5_0", "q5_0", true, 8, NULL},
+        {2, 64, 4, 2, 0, 128, 4096, "q5_1", "q5_1", true, 14, NULL},
         {1, 256, 4, 2, 0, 1280, 4096, "q4_k", "q6_k", true, 11, "qwen2"},
         {1, 256, 4, 2, 0, 512, 4096, "q5_k", "q4_k", false, 12, NULL},
         {1, 256, 4, 2, 0, 256, 4096, "q6_k", "q5_k", true, 13, "qwen2"},

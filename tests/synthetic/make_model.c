@@ -117,7 +117,7 @@ int main(int argc, char **argv)
                 "           [--head-width N] [--feed-forward N] [--context N] [--type TYPE] [--embedding-type TYPE]\n"
                 "           [--tied] [--seed N] [--template FILE] [--architecture NAME] OUT.gguf\n"
                 "architectures: llama qwen2\n"
-                "types: q4_0 q4_1 q5_0 q8_0 q4_k q5_k q6_k f16 bf16 f32\n");
+                "types: q4_0 q4_1 q5_0 q5_1 q8_0 q4_k q5_k q6_k f16 bf16 f32\n");
         return NJ_BAD_USAGE;
     }
     struct nj_error error;

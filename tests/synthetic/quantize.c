@@ -64,24 +64,42 @@ static void quantize_q4_0(const float *row, int64_t cols, unsigned char *out)
     }
 }
 
+/* Steps of 0..most_step above the least of a block; stores scale and minimum. */
+static void quantize_above_least(const float *x, int most_step, int steps[BLOCK], unsigned char *out)
+{
+    float least = x[0];
+    float most = x[0];
+    for (int i = 1; i < BLOCK; i++) {
+        least = x[i] < least ? x[i] : least;
+        most = x[i] > most ? x[i] : most;
+    }
+    float scale = (most - least) / (float)most_step;
+    for (int i = 0; i < BLOCK; i++)
+        steps[i] = round_to_step(x[i] - least, scale, 0, most_step);
+    store_half(out, scale);
+    store_half(out + 2, least);
+}
+
 static void quantize_q4_1(const float *row, int64_t cols, unsigned char *out)
 {
     for (int64_t col = 0; col < cols; col += BLOCK, out += 20) {
-        const float *x = row + col;
-        float least = x[0];
-        float most = x[0];
-        for (int i = 1; i < BLOCK; i++) {
-            least = x[i] < least ? x[i] : least;
-            most = x[i] > most ? x[i] : most;
-        }
-        float scale = (most - least) / 15.0f;
         int steps[BLOCK];
-        for (int i = 0; i < BLOCK; i++)
-            steps[i] = round_to_step(x[i] - least, scale, 0, 15);
-        store_half(out, scale);
-        store_half(out + 2, least);
+        quantize_above_least(row + col, 15, steps, out);
         store_nibbles(steps, out + 4);
     }
+}
+
+/* Steps of five bits: their fifth bits, then their low ones. */
+static void store_five_bits(const int steps[BLOCK], unsigned char *out)
+{
+    int low[BLOCK];
+    uint32_t fifth = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        low[i] = steps[i] & 15;
+        fifth |= (uint32_t)(steps[i] >> 4) << i;
+    }
+    memcpy(out, &fifth, sizeof fifth);
+    store_nibbles(low, out + sizeof fifth);
 }
 
 static void quantize_q5_0(const float *row, int64_t cols, unsigned char *out)
@@ -92,16 +110,20 @@ static void quantize_q5_0(const float *row, int64_t cols, unsigned char *out)
         for (int i = 0; i < BLOCK; i++)
             extreme = fabsf(x[i]) > fabsf(extreme) ? x[i] : extreme;
         float scale = extreme / -16.0f;
-        int low[BLOCK];
-        uint32_t fifth = 0;
-        for (int i = 0; i < BLOCK; i++) {
-            int step = 16 + round_to_step(x[i], scale, -16, 15);
-            low[i] = step & 15;
-            fifth |= (uint32_t)(step >> 4) << i;
-        }
+        int steps[BLOCK];
+        for (int i = 0; i < BLOCK; i++)
+            steps[i] = 16 + round_to_step(x[i], scale, -16, 15);
         store_half(out, scale);
-        memcpy(out + 2, &fifth, sizeof fifth);
-        store_nibbles(low, out + 6);
+        store_five_bits(steps, out + 2);
+    }
+}
+
+static void quantize_q5_1(const float *row, int64_t cols, unsigned char *out)
+{
+    for (int64_t col = 0; col < cols; col += BLOCK, out += 24) {
+        int steps[BLOCK];
+        quantize_above_least(row + col, 31, steps, out);
+        store_five_bits(steps, out + 4);
     }
 }
 
@@ -125,7 +147,7 @@ const struct nj_quantizer *quantizer_find(const char *name)
         {"f32", 0, quantize_f32},    {"f16", 1, quantize_f16},    {"bf16", 30, quantize_bf16},
         {"q4_0", 2, quantize_q4_0},  {"q4_1", 3, quantize_q4_1},  {"q8_0", 8, quantize_q8_0},
         {"q5_0", 6, quantize_q5_0},  {"q4_k", 12, quantize_q4_k}, {"q5_k", 13, quantize_q5_k},
-        {"q6_k", 14, quantize_q6_k},
+        {"q6_k", 14, quantize_q6_k}, {"q5_1", 7, quantize_q5_1},
     };
     for (size_t i = 0; i < sizeof QUANTIZERS / sizeof *QUANTIZERS; i++)
         if (strcmp(QUANTIZERS[i].name, name) == 0)

@@ -378,7 +378,7 @@ static int check_shape(const struct nj_synthetic_shape *shape, struct nj_error *
     if (shape->type == NULL || quantizer_find(shape->type) == NULL ||
         (shape->embedding_type != NULL && quantizer_find(shape->embedding_type) == NULL))
         return error_set(error, NJ_BAD_USAGE,
-                         "the types are q4_0, q4_1, q5_0, q8_0, q4_k, q5_k, q6_k, f16, bf16 and f32");
+                         "the types are q4_0, q4_1, q5_0, q5_1, q8_0, q4_k, q5_k, q6_k, f16, bf16 and f32");
     const char *embedding_type = shape->embedding_type != NULL ? shape->embedding_type : shape->type;
     if (!fits_type(shape->type, shape->width) || !fits_type(shape->type, shape->feed_forward) ||
         !fits_type(shape->type, (int64_t)shape->heads * head_width(shape)) || !fits_type(embedding_type, shape->width))

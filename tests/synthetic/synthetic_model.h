@@ -18,8 +18,8 @@ struct nj_synthetic_shape {
     int layers, width, heads, kv_heads;
     int head_width; /* 0: width / heads */
     int feed_forward, context;
-    const char *type; /* of matrices: "q4_0", "q4_1", "q5_0", "q8_0", "q4_k", "q5_k", "q6_k" (rows of 256), "f16",
-                         "bf16" or "f32" */
+    const char *type; /* of matrices: "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k" (rows of 256),
+                         "f16", "bf16" or "f32" */
     const char *embedding_type; /* of token_embd and output; NULL: as `type` */
     bool tied;                  /* no output.weight */
     uint64_t seed;

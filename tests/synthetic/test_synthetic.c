@@ -192,7 +192,7 @@ static void test_weights_are_alike_in_every_type(void **state)
     static const struct {
         const char *type;
         double most; /* of the error, relative to the weights' spread */
-    } TYPES[] = {{"f32", 0},     {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01}, {"q5_0", 0.1},
+    } TYPES[] = {{"f32", 0},     {"f16", 0.001}, {"bf16", 0.008}, {"q8_0", 0.01}, {"q5_0", 0.1}, {"q5_1", 0.08},
                  {"q6_k", 0.05}, {"q5_k", 0.1},  {"q4_k", 0.2},   {"q4_1", 0.15}, {"q4_0", 0.2}};
     enum { WIDTH = 256, ROWS = 512, COUNT = WIDTH * ROWS };
     static float exact[COUNT], got[COUNT];
