@@ -7,7 +7,7 @@
 #include "jobs/values.h"
 #include "kernels/cpu_kernels.h"
 
-enum { MOST_THREADS = 1024, MOST_TOKEN_BUDGET = 1000000 };
+enum { MOST_THREADS = 1024, MOST_TOKEN_BUDGET = 1000000, MOST_REQUESTS = 1000000000 };
 
 enum nj_value_kind { VALUE_FLAG, VALUE_TEXT, VALUE_COUNT, VALUE_SIZE, VALUE_TIME, VALUE_KERNELS };
 
@@ -43,6 +43,8 @@ static const struct nj_option options[] = {
     {"token-budget", 0, VALUE_COUNT, "N", MOST_TOKEN_BUDGET, FIELD(token_budget), FOR_JOBS,
      "most tokens that go through the model together"},
     {"kernels", 0, VALUE_KERNELS, "NAME", 0, FIELD(kernels), FOR_JOBS, "instruction set: "},
+    {"first", 0, VALUE_COUNT, "N", MOST_REQUESTS, FIELD(first), FOR_JOBS,
+     "answer the input's first N requests only, and show them"},
     {"cache-dir", 0, VALUE_TEXT, "DIR", 0, FIELD(cache_directory), FOR_JOBS,
      "where converted models are kept (default: the user's cache)"},
     {"quiet", 0, VALUE_FLAG, NULL, 0, FIELD(quiet), FOR_JOBS, "only warnings and errors"},

@@ -17,6 +17,7 @@ struct nj_arguments {
     const char *model, *output, *cache_directory, *kernels; /* NULL: not given */
     int64_t threads, token_budget;                          /* 0: not given */
     uint64_t kv_memory_bytes;                               /* 0: not given */
+    int64_t first;                                          /* 0: not given */
     int64_t job_time;                                       /* -1: not given */
     bool strict, as_chat, quiet, json, help;
     const char **operands; /* what is not an option, in order; points to argv's own array */

@@ -62,7 +62,7 @@ static void drop_flight(struct nj_job *job, struct nj_flight *flight)
 static bool next_position(struct nj_job *job, uint32_t *position, const struct nj_checkpoint_sequence **begun)
 {
     *begun = NULL;
-    if (job->resumptions_taken < job->resumption_count) {
+    if (job->resumptions_taken < job->resumptions_wanted) {
         const struct nj_resumption *resumption = &job->resumptions[job->resumptions_taken++];
         *position = resumption->position;
         *begun = resumption->sequence;
@@ -156,6 +156,8 @@ static int take_finished(void *context, const struct nj_sequence_result *result,
     char *record = make_record(job, flight, entry, result, error);
     int status = record == NULL ? -1 : record_log_append(failed ? job->errors : job->results, record, error);
     free(record);
+    if (status == 0)
+        status = job_show_answer(job, entry, flight->id, result, error);
     if (status != 0)
         return -1;
     job_count_done(job, entry, failed ? 0 : (uint32_t)result->generated_count, failed, true);
@@ -188,12 +190,8 @@ static int run_scheduler(struct nj_job *job, struct nj_error *error)
     return scheduler_run(job->scheduler, error);
 }
 
-int job_compute(struct nj_job *job, struct nj_error *error)
+static int compute_order(struct nj_job *job, struct nj_error *error)
 {
-    if (job_must_stop(job))
-        return error_set(error, NJ_INTERRUPTED, "interrupted");
-    if (job->order.count == 0)
-        return 0;
     job->progress.phase = NJ_PHASE_LOAD;
     job_report(job);
     struct nj_scheduler_options plan;
@@ -202,4 +200,18 @@ int job_compute(struct nj_job *job, struct nj_error *error)
         model_load_weights(job->model, job->device, error) != 0)
         return -1;
     return run_scheduler(job, error);
+}
+
+int job_compute(struct nj_job *job, struct nj_error *error)
+{
+    if (job_must_stop(job))
+        return error_set(error, NJ_INTERRUPTED, "interrupted");
+    if (job->order.count > 0 && compute_order(job, error) != 0)
+        return -1;
+    const struct nj_job_progress *progress = &job->progress;
+    if (progress->requests_done == progress->requests)
+        return 0;
+    job->progress.phase = NJ_PHASE_COMPUTE; /* the input has been read, also if there was nothing to do */
+    return error_set(error, NJ_INTERRUPTED, "the first %" PRIu64 " requests are answered; the others are still to run",
+                     job->options->first);
 }
