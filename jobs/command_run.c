@@ -9,11 +9,8 @@ static int run_check(const struct nj_context *context, const struct nj_arguments
     if (arguments->operand_count == 0)
         return error_set(error, NJ_BAD_USAGE,
                          "no input given; name .jsonl files or directories of them, or - for standard input");
-    if (arguments->cache_directory == NULL && context->environment.cache_directory[0] == '\0')
-        return error_set(error, NJ_BAD_USAGE,
-                         "no cache directory: neither XDG_CACHE_HOME nor HOME is set; add "
-                         "--cache-dir DIR");
-    return 0;
+    const char *cache;
+    return command_need_cache(context, arguments, &cache, error);
 }
 
 int command_run(struct nj_context *context, const struct nj_arguments *arguments)

@@ -22,13 +22,17 @@ struct nj_option {
     const char *help;
 };
 
-enum { FOR_JOBS = NJ_FOR_RUN | NJ_FOR_RESUME, FOR_ALL = NJ_FOR_RUN | NJ_FOR_RESUME | NJ_FOR_STATUS | NJ_FOR_EXPORT };
+enum {
+    FOR_JOBS = NJ_FOR_RUN | NJ_FOR_RESUME,
+    FOR_ALL = FOR_JOBS | NJ_FOR_STATUS | NJ_FOR_EXPORT | NJ_FOR_PLAN | NJ_FOR_DOCTOR | NJ_FOR_BENCH
+};
 
 #define FIELD(name) offsetof(struct nj_arguments, name)
 
 static const struct nj_option options[] = {
     {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_RUN, "the model, a GGUF file"},
     {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_RESUME, "where the same model is now, if it was moved"},
+    {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_DOCTOR, "look at this model instead of the machine"},
     {"output", 'o', VALUE_TEXT, "DIR", 0, FIELD(output), NJ_FOR_RUN, "where the job lives; made if it is not there"},
     {"output", 'o', VALUE_TEXT, "FILE", 0, FIELD(output), NJ_FOR_EXPORT,
      "write to FILE, replaced when complete (default: standard output)"},
@@ -48,7 +52,7 @@ static const struct nj_option options[] = {
     {"cache-dir", 0, VALUE_TEXT, "DIR", 0, FIELD(cache_directory), FOR_JOBS,
      "where converted models are kept (default: the user's cache)"},
     {"quiet", 0, VALUE_FLAG, NULL, 0, FIELD(quiet), FOR_JOBS, "only warnings and errors"},
-    {"json", 0, VALUE_FLAG, NULL, 0, FIELD(json), NJ_FOR_STATUS, "for programs: one JSON object"},
+    {"json", 0, VALUE_FLAG, NULL, 0, FIELD(json), NJ_FOR_STATUS | NJ_FOR_DOCTOR, "for programs: one JSON object"},
     {"help", 'h', VALUE_FLAG, NULL, 0, FIELD(help), FOR_ALL, "this text"},
 };
 

@@ -10,7 +10,15 @@
 #include "engine/base/error.h"
 
 /* Commands, as bits: which options each takes. */
-enum nj_command_bit { NJ_FOR_RUN = 1, NJ_FOR_RESUME = 2, NJ_FOR_STATUS = 4, NJ_FOR_EXPORT = 8 };
+enum nj_command_bit {
+    NJ_FOR_RUN = 1,
+    NJ_FOR_RESUME = 2,
+    NJ_FOR_STATUS = 4,
+    NJ_FOR_EXPORT = 8,
+    NJ_FOR_PLAN = 16,
+    NJ_FOR_DOCTOR = 32,
+    NJ_FOR_BENCH = 64
+};
 
 /* What the command line said. Texts point into argv. */
 struct nj_arguments {
