@@ -15,6 +15,19 @@ int command_need_directory(const struct nj_arguments *arguments, const char **ou
     return 0;
 }
 
+int command_need_model(const struct nj_arguments *arguments, struct nj_error *error)
+{
+    return arguments->model != NULL ? 0 : error_set(error, NJ_BAD_USAGE, "no model given; add -m FILE (a GGUF file)");
+}
+
+int command_need_no_operand(const struct nj_arguments *arguments, struct nj_error *error)
+{
+    if (arguments->operand_count == 0)
+        return 0;
+    return error_set(error, NJ_BAD_USAGE, "this command takes options only, but \"%.100s\" follows",
+                     arguments->operands[0]);
+}
+
 int command_need_cache(const struct nj_context *context, const struct nj_arguments *arguments, const char **out,
                        struct nj_error *error)
 {

@@ -2,8 +2,8 @@
 
 static int run_check(const struct nj_context *context, const struct nj_arguments *arguments, struct nj_error *error)
 {
-    if (arguments->model == NULL)
-        return error_set(error, NJ_BAD_USAGE, "no model given; add -m FILE (a GGUF file)");
+    if (command_need_model(arguments, error) != 0)
+        return -1;
     if (arguments->output == NULL)
         return error_set(error, NJ_BAD_USAGE, "no output directory given; add -o DIR");
     if (arguments->operand_count == 0)

@@ -20,6 +20,7 @@ int command_resume(struct nj_context *context, const struct nj_arguments *argume
 int command_status(struct nj_context *context, const struct nj_arguments *arguments);
 int command_export(struct nj_context *context, const struct nj_arguments *arguments);
 int command_doctor(struct nj_context *context, const struct nj_arguments *arguments);
+int command_bench(struct nj_context *context, const struct nj_arguments *arguments);
 
 /* What run and resume share: runs the job until it ends or a signal stops it, and tells how it goes. */
 int job_command_run(struct nj_context *context, const struct nj_job_options *options, bool is_quiet);
@@ -29,6 +30,10 @@ void job_command_apply(const struct nj_arguments *arguments, struct nj_job_optio
 
 /* NJ_BAD_USAGE unless there is exactly one operand, the job's directory. */
 int command_need_directory(const struct nj_arguments *arguments, const char **out, struct nj_error *error);
+
+/* NJ_BAD_USAGE without -m; with an operand that the command does not take. */
+int command_need_model(const struct nj_arguments *arguments, struct nj_error *error);
+int command_need_no_operand(const struct nj_arguments *arguments, struct nj_error *error);
 
 /* The cache directory: as the command line says, else the environment's. NJ_BAD_USAGE if there is neither. */
 int command_need_cache(const struct nj_context *context, const struct nj_arguments *arguments, const char **out,

@@ -37,6 +37,11 @@ static const struct nj_command commands[] = {
      "With -m: what is in the model's file, whether nightjar runs it (if not, every reason; exit code 65), and the\n"
      "memory that jobs of some sizes take. No weight is read.\n",
      "doctor -m model.gguf"},
+    {"bench-model", NJ_FOR_BENCH, command_bench, "-m MODEL [OPTIONS]", "measure how fast a model runs on this machine",
+     "Measures reading prompts (prefill) and writing answers of several sequences at once (decode), in tokens per\n"
+     "second, with the matrix products' rate beside the machine's integer peak, measured in the same run.\n"
+     "What else the machine does makes every number smaller.\n",
+     "bench-model -m model.gguf --threads 4"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -45,8 +50,8 @@ static void main_print_usage(FILE *to)
 {
     fprintf(to, "Usage: nightjar COMMAND ...\n\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
-    fprintf(to, "  %-8s %s\n", "help", "explain a command: nightjar help run");
+        fprintf(to, "  %-12s%s\n", commands[i].name, commands[i].summary);
+    fprintf(to, "  %-12s%s\n", "help", "explain a command: nightjar help run");
     fprintf(to, "\n  --version  the version and that of its arithmetic\n\nExample: nightjar %s\n", commands[0].example);
 }
 

@@ -26,6 +26,7 @@ struct nj_arguments {
     int64_t threads, token_budget;                          /* 0: not given */
     uint64_t kv_memory_bytes;                               /* 0: not given */
     int64_t first;                                          /* 0: not given */
+    int64_t prompt_tokens, context_tokens, seconds;         /* 0: not given */
     int64_t job_time;                                       /* -1: not given */
     bool strict, as_chat, quiet, json, help;
     const char **operands; /* what is not an option, in order; points to argv's own array */

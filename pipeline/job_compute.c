@@ -5,19 +5,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "kernels/cpu_kernels.h"
 #include "pipeline/job_state.h"
 #include "pipeline/machine.h"
 
 static int open_device(struct nj_job *job, struct nj_error *error)
 {
-    const struct nj_cpu_kernels *kernels = cpu_kernels_find(job->options->kernels);
-    if (kernels == NULL)
-        return error_set(error, NJ_UNAVAILABLE, "this machine has no kernels \"%s\": use --kernels auto",
-                         job->options->kernels == NULL ? "auto" : job->options->kernels);
-    int threads = job->options->threads > 0 ? job->options->threads : machine_read("").threads;
-    job->device = device_open_cpu(kernels, threads);
-    return job->device != NULL ? 0 : error_set(error, NJ_INTERNAL, "out of memory opening the device");
+    job->device = machine_open_device(job->options->kernels, job->options->threads, error);
+    return job->device != NULL ? 0 : -1;
 }
 
 static struct nj_flight *find_flight(struct nj_job *job, uint64_t tag)
