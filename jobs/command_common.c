@@ -38,6 +38,31 @@ int command_need_cache(const struct nj_context *context, const struct nj_argumen
                      "no cache directory: neither XDG_CACHE_HOME nor HOME is set; add --cache-dir DIR");
 }
 
+int command_take_job(const struct nj_context *context, const struct nj_arguments *arguments,
+                     struct nj_job_options *options, struct nj_error *error)
+{
+    const char *cache;
+    if (command_need_model(arguments, error) != 0)
+        return -1;
+    if (arguments->operand_count == 0)
+        return error_set(error, NJ_BAD_USAGE,
+                         "no input given; name .jsonl files or directories of them, or - for standard input");
+    if (command_need_cache(context, arguments, &cache, error) != 0)
+        return -1;
+    *options = (struct nj_job_options){
+        .inputs = arguments->operands,
+        .input_count = arguments->operand_count,
+        .output_directory = arguments->output,
+        .as_chat = arguments->as_chat,
+        .strict = arguments->strict,
+        .job_time = arguments->job_time,
+        .cache_directory = cache,
+        .slurm_job_id = context->environment.slurm_job_id,
+    };
+    job_command_apply(arguments, options);
+    return 0;
+}
+
 void command_print_row(const char *name, const char *format, ...)
 {
     char text[2048], escaped[4096];

@@ -19,6 +19,7 @@ int command_run(struct nj_context *context, const struct nj_arguments *arguments
 int command_resume(struct nj_context *context, const struct nj_arguments *arguments);
 int command_status(struct nj_context *context, const struct nj_arguments *arguments);
 int command_export(struct nj_context *context, const struct nj_arguments *arguments);
+int command_plan(struct nj_context *context, const struct nj_arguments *arguments);
 int command_doctor(struct nj_context *context, const struct nj_arguments *arguments);
 int command_bench(struct nj_context *context, const struct nj_arguments *arguments);
 
@@ -27,6 +28,11 @@ int job_command_run(struct nj_context *context, const struct nj_job_options *opt
 
 /* Lays what the command line says about a run over `options`: what may change from one run to the next. */
 void job_command_apply(const struct nj_arguments *arguments, struct nj_job_options *options);
+
+/* The job that the command line of run and plan describes: NJ_BAD_USAGE without a model, input or cache directory.
+ * output_directory is NULL if none was given. */
+int command_take_job(const struct nj_context *context, const struct nj_arguments *arguments,
+                     struct nj_job_options *options, struct nj_error *error);
 
 /* NJ_BAD_USAGE unless there is exactly one operand, the job's directory. */
 int command_need_directory(const struct nj_arguments *arguments, const char **out, struct nj_error *error);

@@ -28,6 +28,11 @@ static const struct nj_command commands[] = {
     {"resume", NJ_FOR_RESUME, command_resume, "DIR [OPTIONS]", "go on with the job in a directory",
      "Continues the job in DIR with the options it was started with. These may change from run to run:\n",
      "resume night --threads 4"},
+    {"plan", NJ_FOR_PLAN, command_plan, "-m MODEL [OPTIONS] INPUT...",
+     "read the input and tell what a job would need, without running it",
+     "Takes the arguments of run, reads the input once and tells what is good and bad in it, how long prompts are,\n"
+     "the memory that the job needs, and very roughly its time. Writes nothing. Exit code 78: it would not fit.\n",
+     "plan -m model.gguf prompts.jsonl"},
     {"status", NJ_FOR_STATUS, command_status, "DIR [--json]", "show how far a job is",
      "Shows how far the job in DIR is, while it runs or afterwards.\n", "status night"},
     {"export", NJ_FOR_EXPORT, command_export, "DIR [-o FILE]", "write one record per request, in input order",

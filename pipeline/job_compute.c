@@ -179,6 +179,8 @@ static int run_scheduler(struct nj_job *job, struct nj_error *error)
     job->scheduler = scheduler_create(job->model, job->device, &plan, &callbacks, error);
     if (job->scheduler == NULL)
         return -1;
+    job->counts.kv_blocks = (uint64_t)plan.kv_blocks;
+    job->counts.kv_bytes = kv_cache_bytes(&job->model->shape, plan.kv_type, plan.kv_blocks);
     job->progress.phase = NJ_PHASE_COMPUTE;
     job_report(job);
     return scheduler_run(job->scheduler, error);

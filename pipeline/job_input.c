@@ -356,20 +356,6 @@ static int write_bad_lines(struct nj_job *job, struct nj_error *error)
     return record_log_sync(job->errors, error);
 }
 
-static int check_some_good(const struct nj_job *job, struct nj_error *error)
-{
-    const struct nj_index_totals *totals = &job->totals;
-    if (totals->requests == 0) {
-        job_say(job, "warning: the input holds no requests");
-        return 0;
-    }
-    if (totals->bad < totals->requests)
-        return 0;
-    error_set(error, NJ_BAD_DATA, "every line of the input is bad (%" PRIu64 "; see errors.jsonl); the first: %s",
-              totals->bad, totals->first_bad.message);
-    return error_at(error, totals->first_bad.file, totals->first_bad.line, totals->first_bad.byte);
-}
-
 /* Refuses only what cannot go well; a disk that long answers could fill is worth a word. */
 static int check_space(const struct nj_job *job, struct nj_error *error)
 {
@@ -409,8 +395,10 @@ int job_read_input(struct nj_job *job, struct nj_error *error)
     job->position_limit = order_limit(job->index, job->options->first);
     int has_checkpoint = read_checkpoint(job, error);
     if (has_checkpoint < 0 || read_logs(job, has_checkpoint > 0, error) != 0 || match_checkpoint(job, error) != 0 ||
-        write_bad_lines(job, error) != 0 || check_some_good(job, error) != 0 || check_space(job, error) != 0)
+        write_bad_lines(job, error) != 0 || index_check_some_good(&job->totals, error) != 0 || check_space(job, error) != 0)
         return -1;
+    if (job->totals.requests == 0)
+        job_say(job, "warning: the input holds no requests");
     index_drop_table(job->index);
     if (order_make(job->index, job->position_limit, &job->order, error) != 0)
         return -1;
