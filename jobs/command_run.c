@@ -1,37 +1,14 @@
 #include "jobs/commands.h"
 
-static int run_check(const struct nj_context *context, const struct nj_arguments *arguments, struct nj_error *error)
-{
-    if (arguments->model == NULL)
-        return error_set(error, NJ_BAD_USAGE, "no model given; add -m FILE (a GGUF file)");
-    if (arguments->output == NULL)
-        return error_set(error, NJ_BAD_USAGE, "no output directory given; add -o DIR");
-    if (arguments->operand_count == 0)
-        return error_set(error, NJ_BAD_USAGE,
-                         "no input given; name .jsonl files or directories of them, or - for standard input");
-    if (arguments->cache_directory == NULL && context->environment.cache_directory[0] == '\0')
-        return error_set(error, NJ_BAD_USAGE,
-                         "no cache directory: neither XDG_CACHE_HOME nor HOME is set; add "
-                         "--cache-dir DIR");
-    return 0;
-}
-
 int command_run(struct nj_context *context, const struct nj_arguments *arguments)
 {
     struct nj_error error = {0};
-    if (run_check(context, arguments, &error) != 0)
+    struct nj_job_options options;
+    if (command_take_job(context, arguments, &options, &error) != 0)
         return console_report(&context->console, &error);
-    struct nj_job_options options = {
-        .model_path = arguments->model,
-        .inputs = arguments->operands,
-        .input_count = arguments->operand_count,
-        .output_directory = arguments->output,
-        .as_chat = arguments->as_chat,
-        .strict = arguments->strict,
-        .job_time = arguments->job_time,
-        .cache_directory = context->environment.cache_directory,
-        .slurm_job_id = context->environment.slurm_job_id,
-    };
-    job_command_apply(arguments, &options);
+    if (options.output_directory == NULL) {
+        error_set(&error, NJ_BAD_USAGE, "no output directory given; add -o DIR");
+        return console_report(&context->console, &error);
+    }
     return job_command_run(context, &options, arguments->quiet);
 }

@@ -1,16 +1,8 @@
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 
 #include "jobs/commands.h"
 #include "jobs/progress.h"
-
-static void status_print_row(const char *name, const char *text)
-{
-    char escaped[1024];
-    console_escape(text, escaped, sizeof escaped);
-    printf("%-10s%s\n", name, escaped);
-}
 
 static void status_print(const struct nj_job_status *status)
 {
@@ -20,21 +12,21 @@ static void status_print(const struct nj_job_status *status)
         snprintf(text, sizeof text, "%s (%s; %s)", status->state, progress_phase_name(progress->phase), status->holder);
     else
         snprintf(text, sizeof text, "%s (exit code %d)", status->state, status->last_exit_code);
-    status_print_row("state", text);
+    command_print_row("state", "%s", text);
     snprintf(text, sizeof text, "%" PRIu64 " of %" PRIu64 " have a record, %" PRIu64 " of them failed",
              progress->requests_done, progress->requests, progress->requests_failed);
-    status_print_row("requests", text);
+    command_print_row("requests", "%s", text);
     snprintf(text, sizeof text, "%.1f %%", progress_percent(progress));
-    status_print_row("work", text);
+    command_print_row("work", "%s", text);
     if (!status->running)
         return;
     snprintf(text, sizeof text, "%.1f tokens/s, %" PRId32 " requests in flight", progress->tokens_per_second,
              progress->in_flight);
-    status_print_row("speed", text);
+    command_print_row("speed", "%s", text);
     progress_format_duration(progress->elapsed_seconds, text, sizeof text);
-    status_print_row("elapsed", text);
+    command_print_row("elapsed", "%s", text);
     progress_format_left(progress, text, sizeof text);
-    status_print_row("left", text);
+    command_print_row("left", "%s", text);
 }
 
 /* Unknown numbers become null. */
@@ -57,13 +49,7 @@ static int status_print_json(const struct nj_job_status *status, struct nj_error
                   progress->tokens_per_second, "least_left_seconds", status_known_number(progress->least_left_seconds),
                   "most_left_seconds", status_known_number(progress->most_left_seconds), "in_flight",
                   (int)progress->in_flight, "sweeps", (json_int_t)progress->sweeps);
-    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
-    json_decref(root);
-    if (text == NULL)
-        return error_set(error, NJ_INTERNAL, "the status cannot be written as JSON");
-    puts(text);
-    free(text);
-    return 0;
+    return command_print_json(root, error);
 }
 
 int command_status(struct nj_context *context, const struct nj_arguments *arguments)

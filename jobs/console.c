@@ -33,20 +33,29 @@ static bool console_is_control(const unsigned char *text, size_t length)
     return is_direction || is_isolate;
 }
 
+size_t console_escape_character(const char *text, size_t length, char out[NJ_SHOWN_CHARACTER_BYTES])
+{
+    size_t bytes = utf8_character_bytes(text, length);
+    if (bytes > 0 && !console_is_control((const unsigned char *)text, bytes)) {
+        memcpy(out, text, bytes);
+        out[bytes] = '\0';
+        return bytes;
+    }
+    bytes = bytes > 0 ? bytes : 1;
+    for (size_t i = 0; i < bytes; i++)
+        snprintf(out + 4 * i, 5, "\\x%02x", (unsigned char)text[i]);
+    return bytes;
+}
+
 void console_escape(const char *text, char *out, size_t out_bytes)
 {
     size_t rest = strlen(text), used = 0;
     while (rest > 0) {
-        size_t length = utf8_character_bytes(text, rest);
-        bool plain = length > 0 && !console_is_control((const unsigned char *)text, length);
-        size_t consumed = length > 0 ? length : 1;
-        size_t needed = plain ? length : 4 * consumed;
+        char shown[NJ_SHOWN_CHARACTER_BYTES];
+        size_t consumed = console_escape_character(text, rest, shown), needed = strlen(shown);
         if (used + needed >= out_bytes)
             break;
-        if (plain)
-            memcpy(out + used, text, length);
-        for (size_t i = 0; !plain && i < consumed; i++)
-            snprintf(out + used + 4 * i, 5, "\\x%02x", (unsigned char)text[i]);
+        memcpy(out + used, shown, needed);
         used += needed;
         text += consumed;
         rest -= consumed;

@@ -36,4 +36,9 @@ void console_status(struct nj_console *console, const char *line);
 /* `text` with control characters and invalid UTF-8 escaped, cut where `out` is full. */
 void console_escape(const char *text, char *out, size_t out_bytes);
 
+/* What stands at the start of `text` (length >= 1) as it may be shown: a character, or \xNN for each byte of a
+ * control character or of invalid UTF-8. Returns the bytes consumed, 1 to 4. */
+enum { NJ_SHOWN_CHARACTER_BYTES = 17 }; /* NUL included */
+size_t console_escape_character(const char *text, size_t length, char out[NJ_SHOWN_CHARACTER_BYTES]);
+
 #endif

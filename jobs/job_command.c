@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jobs/answer.h"
 #include "jobs/commands.h"
 #include "jobs/progress.h"
 #include "jobs/signals.h"
@@ -35,6 +36,8 @@ void job_command_apply(const struct nj_arguments *arguments, struct nj_job_optio
         options->kernels = arguments->kernels;
     if (arguments->cache_directory != NULL)
         options->cache_directory = arguments->cache_directory;
+    if (arguments->first > 0)
+        options->first = (uint64_t)arguments->first;
 }
 
 static void job_tell_start(struct nj_context *context, const struct nj_job_options *options)
@@ -81,6 +84,14 @@ static void job_on_notice(void *context, const char *line)
     bool is_warning = strncmp(line, "warning", strlen("warning")) == 0;
     if (!run->is_quiet || is_warning)
         console_note(run->console, "%s", line);
+}
+
+static void job_on_answered(void *context, const struct nj_job_answer *answer)
+{
+    struct nj_job_run *run = context;
+    progress_close(&run->display); /* both may be the same terminal */
+    answer_print(answer, stdout);
+    fflush(stdout); /* seen at once; job_command_run tells of a failure */
 }
 
 /* A word as a shell reads it: quoted unless it is plain. */
@@ -141,8 +152,13 @@ static void job_tell_interruption(struct nj_context *context, const struct nj_jo
     char command[COMMAND_BYTES];
     const char *name = signal_number > 0 ? sigabbrev_np(signal_number) : NULL;
     job_spell_command(context, "resume", run->output_directory, command, sizeof command);
-    console_note(run->console, "interrupted%s%s: %" PRIu64 " of %" PRIu64 " requests have a record, all is saved",
-                 name != NULL ? " by SIG" : "", name != NULL ? name : "", run->last.requests_done, run->last.requests);
+    if (signal_number == 0 && options->first > 0)
+        console_note(run->console, "the first %" PRIu64 " done: %" PRIu64 " of %" PRIu64 " requests have a record",
+                     options->first, run->last.requests_done, run->last.requests);
+    else
+        console_note(run->console, "interrupted%s%s: %" PRIu64 " of %" PRIu64 " requests have a record, all is saved",
+                     name != NULL ? " by SIG" : "", name != NULL ? name : "", run->last.requests_done,
+                     run->last.requests);
     if (job_needs_input_again(run, options))
         console_note(run->console,
                      "to go on: the same command with the same standard input, which was not read to its end");
@@ -154,7 +170,7 @@ int job_command_run(struct nj_context *context, const struct nj_job_options *opt
 {
     struct nj_job_run run = {
         .console = &context->console, .output_directory = options->output_directory, .is_quiet = is_quiet};
-    struct nj_job_callbacks callbacks = {&run, job_on_progress, job_on_notice};
+    struct nj_job_callbacks callbacks = {&run, job_on_progress, job_on_notice, job_on_answered};
     struct nj_job_summary summary = {0};
     struct nj_error error = {0};
     const atomic_int *stop = signals_watch();
@@ -163,13 +179,13 @@ int job_command_run(struct nj_context *context, const struct nj_job_options *opt
         job_tell_start(context, options);
     int status = job_run(options, &callbacks, stop, &summary, &error);
     progress_close(&run.display);
-    if (status != 0 && error.code == NJ_INTERRUPTED) {
-        job_tell_interruption(context, &run, options, atomic_load(stop));
-        return NJ_INTERRUPTED;
-    }
-    if (status != 0)
+    if (status != 0 && error.code != NJ_INTERRUPTED)
         return console_report(run.console, &error);
-    if (!is_quiet)
+    if (status != 0)
+        job_tell_interruption(context, &run, options, atomic_load(stop));
+    else if (!is_quiet)
         job_tell_end(context, &run, &summary);
-    return summary.failed > 0 ? NJ_SOME_FAILED : NJ_OK;
+    if (options->first > 0 && command_finish_output(context) != NJ_OK)
+        return NJ_IO_FAILED;
+    return status != 0 ? NJ_INTERRUPTED : summary.failed > 0 ? NJ_SOME_FAILED : NJ_OK;
 }

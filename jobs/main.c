@@ -28,11 +28,25 @@ static const struct nj_command commands[] = {
     {"resume", NJ_FOR_RESUME, command_resume, "DIR [OPTIONS]", "go on with the job in a directory",
      "Continues the job in DIR with the options it was started with. These may change from run to run:\n",
      "resume night --threads 4"},
+    {"plan", NJ_FOR_PLAN, command_plan, "-m MODEL [OPTIONS] INPUT...",
+     "read the input and tell what a job would need, without running it",
+     "Takes the arguments of run, reads the input once and tells what is good and bad in it, how long prompts are,\n"
+     "the memory that the job needs, and very roughly its time. Writes nothing. Exit code 78: it would not fit.\n",
+     "plan -m model.gguf prompts.jsonl"},
     {"status", NJ_FOR_STATUS, command_status, "DIR [--json]", "show how far a job is",
      "Shows how far the job in DIR is, while it runs or afterwards.\n", "status night"},
     {"export", NJ_FOR_EXPORT, command_export, "DIR [-o FILE]", "write one record per request, in input order",
      "Writes one record per request of the job in DIR, in the order of the input. Exit code 75: some have none yet.\n",
      "export night -o answers.jsonl"},
+    {"doctor", NJ_FOR_DOCTOR, command_doctor, "[-m MODEL] [--json]", "look at a model before it is used",
+     "With -m: what is in the model's file, whether nightjar runs it (if not, every reason; exit code 65), and the\n"
+     "memory that jobs of some sizes take. No weight is read.\n",
+     "doctor -m model.gguf"},
+    {"bench-model", NJ_FOR_BENCH, command_bench, "-m MODEL [OPTIONS]", "measure how fast a model runs on this machine",
+     "Measures reading prompts (prefill) and writing answers of several sequences at once (decode), in tokens per\n"
+     "second, with the matrix products' rate beside the machine's integer peak, measured in the same run.\n"
+     "What else the machine does makes every number smaller.\n",
+     "bench-model -m model.gguf --threads 4"},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -41,8 +55,8 @@ static void main_print_usage(FILE *to)
 {
     fprintf(to, "Usage: nightjar COMMAND ...\n\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(to, "  %-8s %s\n", commands[i].name, commands[i].summary);
-    fprintf(to, "  %-8s %s\n", "help", "explain a command: nightjar help run");
+        fprintf(to, "  %-12s%s\n", commands[i].name, commands[i].summary);
+    fprintf(to, "  %-12s%s\n", "help", "explain a command: nightjar help run");
     fprintf(to, "\n  --version  the version and that of its arithmetic\n\nExample: nightjar %s\n", commands[0].example);
 }
 

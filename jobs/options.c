@@ -7,7 +7,7 @@
 #include "jobs/values.h"
 #include "kernels/cpu_kernels.h"
 
-enum { MOST_THREADS = 1024, MOST_TOKEN_BUDGET = 1000000 };
+enum { MOST_THREADS = 1024, MOST_TOKEN_BUDGET = 1000000, MOST_REQUESTS = 1000000000, MOST_BENCH_TOKENS = 1000000 };
 
 enum nj_value_kind { VALUE_FLAG, VALUE_TEXT, VALUE_COUNT, VALUE_SIZE, VALUE_TIME, VALUE_KERNELS };
 
@@ -22,31 +22,51 @@ struct nj_option {
     const char *help;
 };
 
-enum { FOR_JOBS = NJ_FOR_RUN | NJ_FOR_RESUME, FOR_ALL = NJ_FOR_RUN | NJ_FOR_RESUME | NJ_FOR_STATUS | NJ_FOR_EXPORT };
+enum {
+    FOR_JOBS = NJ_FOR_RUN | NJ_FOR_RESUME,
+    FOR_INPUT = NJ_FOR_RUN | NJ_FOR_PLAN,
+    FOR_COMPUTING = FOR_JOBS | NJ_FOR_PLAN | NJ_FOR_BENCH,
+    FOR_ALL = FOR_JOBS | NJ_FOR_STATUS | NJ_FOR_EXPORT | NJ_FOR_PLAN | NJ_FOR_DOCTOR | NJ_FOR_BENCH
+};
 
 #define FIELD(name) offsetof(struct nj_arguments, name)
 
 static const struct nj_option options[] = {
-    {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_RUN, "the model, a GGUF file"},
+    {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_RUN | NJ_FOR_PLAN, "the model, a GGUF file"},
     {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_RESUME, "where the same model is now, if it was moved"},
+    {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_DOCTOR, "look at this model instead of the machine"},
+    {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_BENCH, "the model, a GGUF file"},
     {"output", 'o', VALUE_TEXT, "DIR", 0, FIELD(output), NJ_FOR_RUN, "where the job lives; made if it is not there"},
+    {"output", 'o', VALUE_TEXT, "DIR", 0, FIELD(output), NJ_FOR_PLAN, "as for run; not used, nothing is written"},
     {"output", 'o', VALUE_TEXT, "FILE", 0, FIELD(output), NJ_FOR_EXPORT,
      "write to FILE, replaced when complete (default: standard output)"},
-    {"as-chat", 0, VALUE_FLAG, NULL, 0, FIELD(as_chat), NJ_FOR_RUN,
+    {"as-chat", 0, VALUE_FLAG, NULL, 0, FIELD(as_chat), FOR_INPUT,
      "send a raw prompt as a user's message through the chat template"},
-    {"strict", 0, VALUE_FLAG, NULL, 0, FIELD(strict), NJ_FOR_RUN, "stop at the first bad line instead of recording it"},
-    {"job-time", 0, VALUE_TIME, "TIME", 0, FIELD(job_time), NJ_FOR_RUN,
+    {"strict", 0, VALUE_FLAG, NULL, 0, FIELD(strict), FOR_INPUT, "stop at the first bad line instead of recording it"},
+    {"job-time", 0, VALUE_TIME, "TIME", 0, FIELD(job_time), FOR_INPUT,
      "time for all timestamps: seconds since 1970 or ISO 8601 (default: now)"},
-    {"threads", 0, VALUE_COUNT, "N", MOST_THREADS, FIELD(threads), FOR_JOBS,
+    {"threads", 0, VALUE_COUNT, "N", MOST_THREADS, FIELD(threads), FOR_COMPUTING,
      "CPU threads (default: as many as this process may use)"},
-    {"kv-memory", 0, VALUE_SIZE, "SIZE", 0, FIELD(kv_memory_bytes), FOR_JOBS, "memory for keys and values, as 2GiB"},
-    {"token-budget", 0, VALUE_COUNT, "N", MOST_TOKEN_BUDGET, FIELD(token_budget), FOR_JOBS,
+    {"kv-memory", 0, VALUE_SIZE, "SIZE", 0, FIELD(kv_memory_bytes), FOR_JOBS | NJ_FOR_PLAN,
+     "memory for keys and values, as 2GiB"},
+    {"token-budget", 0, VALUE_COUNT, "N", MOST_TOKEN_BUDGET, FIELD(token_budget), FOR_COMPUTING,
      "most tokens that go through the model together"},
-    {"kernels", 0, VALUE_KERNELS, "NAME", 0, FIELD(kernels), FOR_JOBS, "instruction set: "},
-    {"cache-dir", 0, VALUE_TEXT, "DIR", 0, FIELD(cache_directory), FOR_JOBS,
+    {"kernels", 0, VALUE_KERNELS, "NAME", 0, FIELD(kernels), FOR_COMPUTING, "instruction set: "},
+    {"first", 0, VALUE_COUNT, "N", MOST_REQUESTS, FIELD(first), FOR_JOBS,
+     "answer the input's first N requests only, and show them"},
+    {"first", 0, VALUE_COUNT, "N", MOST_REQUESTS, FIELD(first), NJ_FOR_PLAN,
+     "plan for the input's first N requests only"},
+    {"prompt-tokens", 0, VALUE_COUNT, "N", MOST_BENCH_TOKENS, FIELD(prompt_tokens), NJ_FOR_BENCH,
+     "length of the prompt that is read (default: 512)"},
+    {"context", 0, VALUE_COUNT, "N", MOST_BENCH_TOKENS, FIELD(context_tokens), NJ_FOR_BENCH,
+     "tokens that stand before each new one (default: 200)"},
+    {"seconds", 0, VALUE_COUNT, "N", 3600, FIELD(seconds), NJ_FOR_BENCH,
+     "for each of the measurements, about (default: 5)"},
+    {"cache-dir", 0, VALUE_TEXT, "DIR", 0, FIELD(cache_directory), FOR_COMPUTING,
      "where converted models are kept (default: the user's cache)"},
-    {"quiet", 0, VALUE_FLAG, NULL, 0, FIELD(quiet), FOR_JOBS, "only warnings and errors"},
-    {"json", 0, VALUE_FLAG, NULL, 0, FIELD(json), NJ_FOR_STATUS, "for programs: one JSON object"},
+    {"quiet", 0, VALUE_FLAG, NULL, 0, FIELD(quiet), FOR_COMPUTING, "only warnings and errors"},
+    {"json", 0, VALUE_FLAG, NULL, 0, FIELD(json), NJ_FOR_STATUS | NJ_FOR_PLAN | NJ_FOR_DOCTOR | NJ_FOR_BENCH,
+     "for programs: one JSON object"},
     {"help", 'h', VALUE_FLAG, NULL, 0, FIELD(help), FOR_ALL, "this text"},
 };
 

@@ -10,13 +10,23 @@
 #include "engine/base/error.h"
 
 /* Commands, as bits: which options each takes. */
-enum nj_command_bit { NJ_FOR_RUN = 1, NJ_FOR_RESUME = 2, NJ_FOR_STATUS = 4, NJ_FOR_EXPORT = 8 };
+enum nj_command_bit {
+    NJ_FOR_RUN = 1,
+    NJ_FOR_RESUME = 2,
+    NJ_FOR_STATUS = 4,
+    NJ_FOR_EXPORT = 8,
+    NJ_FOR_PLAN = 16,
+    NJ_FOR_DOCTOR = 32,
+    NJ_FOR_BENCH = 64
+};
 
 /* What the command line said. Texts point into argv. */
 struct nj_arguments {
     const char *model, *output, *cache_directory, *kernels; /* NULL: not given */
     int64_t threads, token_budget;                          /* 0: not given */
     uint64_t kv_memory_bytes;                               /* 0: not given */
+    int64_t first;                                          /* 0: not given */
+    int64_t prompt_tokens, context_tokens, seconds;         /* 0: not given */
     int64_t job_time;                                       /* -1: not given */
     bool strict, as_chat, quiet, json, help;
     const char **operands; /* what is not an option, in order; points to argv's own array */

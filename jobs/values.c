@@ -1,5 +1,6 @@
 #include "jobs/values.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -80,6 +81,20 @@ int value_parse_size(const char *text, uint64_t *out)
         return -1;
     *out = (uint64_t)bytes;
     return 0;
+}
+
+void value_format_size(uint64_t bytes, char *out, size_t out_bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes / 1024;
+    size_t unit = 0;
+    if (bytes < 1024) {
+        snprintf(out, out_bytes, "%u B", (unsigned)bytes);
+        return;
+    }
+    for (; value >= 1023.5 && unit + 1 < sizeof units / sizeof units[0]; unit++)
+        value /= 1024;
+    snprintf(out, out_bytes, "%.*f %s", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, units[unit]);
 }
 
 /* Reads exactly `digits` digits within [least, most] and moves *text behind them. */

@@ -29,6 +29,7 @@ struct copy_args {
 
 struct queue_item {
     nj_cpu_kernel run; /* NULL: a copy */
+    enum nj_operation operation;
     union {
         union nj_operation_args operation;
         struct copy_args copy;
@@ -117,6 +118,25 @@ static void run_item(const struct queue_item *item, int thread, int threads)
         copy_share(&item->args.copy, thread, threads);
 }
 
+static double matmul_operations(const struct nj_matmul_args *args)
+{
+    double sum = 0;
+    for (int i = 0; i < args->outputs; i++)
+        sum += 2.0 * (double)args->count * (double)args->output[i].w.rows * (double)args->output[i].w.cols;
+    return sum;
+}
+
+/* Thread 0, when an item is done; `start` is when it began. Returns the time now. */
+static double note_time(struct nj_device_times *times, const struct queue_item *item, double start)
+{
+    double now = omp_get_wtime();
+    if (item->run != NULL)
+        times->seconds[item->operation] += now - start;
+    if (item->run != NULL && item->operation == NJ_OP_MATMUL)
+        times->matmul_operations += matmul_operations(&item->args.operation.matmul);
+    return now;
+}
+
 /* One thread's walk through the queue. Thread 0 alone reads `cancel`, before the barrier that ends an
  * item; all read its verdict after that barrier. Two verdicts take turns, because a thread may be one
  * barrier behind thread 0, but not two. */
@@ -124,11 +144,15 @@ static void run_queue(struct cpu_device *device, const struct queue_item *items,
                       int verdict[2])
 {
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    struct nj_device_times *times = thread == 0 ? device->base.times : NULL;
+    double start = times != NULL ? omp_get_wtime() : 0;
     for (size_t i = 0; i < count && !verdict[i % 2]; i++) {
         run_item(&items[i], thread, threads);
         if (thread == 0)
             verdict[(i + 1) % 2] = cancel != NULL && atomic_load(cancel) != 0 && i + 1 < count;
         barrier_wait(&device->barrier, (unsigned)threads);
+        if (times != NULL)
+            start = note_time(times, &items[i], start);
     }
 }
 
@@ -167,6 +191,7 @@ static void cpu_launch(struct nj_stream *base, enum nj_operation operation, cons
     const struct cpu_device *device = (const struct cpu_device *)base->device;
     struct queue_item *item = append_item(stream);
     item->run = device->kernels->run[operation];
+    item->operation = operation;
     item->args.operation = *args;
 }
 

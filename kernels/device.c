@@ -32,6 +32,11 @@ size_t device_bytes(const struct nj_device *device)
     return device->bytes;
 }
 
+void device_time_launches(struct nj_device *device, struct nj_device_times *times)
+{
+    device->times = times;
+}
+
 struct nj_buffer *buffer_create(struct nj_device *device, size_t bytes)
 {
     struct nj_buffer *buffer = malloc(sizeof *buffer);

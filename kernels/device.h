@@ -28,6 +28,15 @@ const char *device_name(const struct nj_device *device); /* e.g. "cpu avx2" */
 int device_threads(const struct nj_device *device);
 size_t device_bytes(const struct nj_device *device); /* held by its buffers now */
 
+/* Where a device's time goes, added up while it is asked for. */
+struct nj_device_times {
+    double seconds[NJ_OP_COUNT];
+    double matmul_operations; /* multiplications and additions of matrix products */
+};
+/* From now on launches are timed into *times, which the caller has zeroed; NULL: no longer, which is how a device
+ * begins. A timed launch costs two readings of a clock. */
+void device_time_launches(struct nj_device *device, struct nj_device_times *times);
+
 struct nj_buffer *buffer_create(struct nj_device *device, size_t bytes);
 void buffer_destroy(struct nj_buffer *buffer);
 void *buffer_address(const struct nj_buffer *buffer); /* device address; 4096-byte aligned */

@@ -27,7 +27,8 @@ struct nj_device {
     const struct nj_device_backend *backend;
     char name[32];
     int threads;
-    size_t bytes; /* held by buffers */
+    size_t bytes;                  /* held by buffers */
+    struct nj_device_times *times; /* NULL: launches are not timed */
 };
 
 struct nj_stream {

@@ -155,6 +155,9 @@ enum nj_operation {
     NJ_OP_COUNT
 };
 
+/* "matmul", "attention", ...; "other" for what has no name. */
+const char *operation_name(enum nj_operation operation);
+
 union nj_operation_args {
     struct nj_embed_args embed;
     struct nj_rms_norm_args rms_norm;

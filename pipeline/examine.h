@@ -10,6 +10,7 @@ struct nj_examiner {
     struct nj_input *input;
     struct nj_prompt_encoder *encoder;
     struct nj_byte_buffer line; /* of examine_again */
+    bool is_read_once;          /* no line can be read again: ids with equal hashes (64 bits) are taken for equal */
 };
 void examiner_free(struct nj_examiner *examiner);
 

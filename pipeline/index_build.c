@@ -52,6 +52,8 @@ static int entry_has_id(struct nj_examiner *examiner, const struct nj_index *ind
     struct nj_line line;
     struct nj_request request = {0};
     struct nj_problem problem;
+    if (examiner->is_read_once)
+        return 1;
     if (entry->own_id) {
         if (examine_read_again(examiner, entry, &line, error) != 0)
             return -1;
@@ -153,9 +155,9 @@ static int note_bad(struct builder *builder, const struct nj_line *line, const s
     struct nj_problem problem = examined->problem;
     struct nj_examiner *examiner = builder->build->examiner;
     const char *label = input_file_at(examiner->input, line->file)->label;
-    totals->bad++;
-    if (totals->first_bad.code != NJ_OK)
+    if (totals->bad++ >= NJ_BAD_SHOWN)
         return 0;
+    struct nj_error *shown = &totals->first_bad[totals->bad - 1];
     if (entry->kind == NJ_ENTRY_DUPLICATE) {
         char *id = examined->request.id != NULL ? strndup(examined->request.id, examined->request.id_length)
                                                 : examine_make_id(examiner, line->file, line->number, 1);
@@ -165,13 +167,12 @@ static int note_bad(struct builder *builder, const struct nj_line *line, const s
         if (result != 0)
             return -1;
     }
-    error_set(&totals->first_bad, NJ_BAD_DATA, "%s", problem.message);
-    error_at(&totals->first_bad, label, (int64_t)line->number,
-             (int64_t)line->offset + (problem.byte > 0 ? problem.byte : 0));
+    error_set(shown, NJ_BAD_DATA, "%s", problem.message);
+    error_at(shown, label, (int64_t)line->number, (int64_t)line->offset + (problem.byte > 0 ? problem.byte : 0));
     if (!builder->build->strict)
         return 0;
     if (error != NULL)
-        *error = totals->first_bad;
+        *error = *shown;
     return -1;
 }
 
@@ -263,4 +264,14 @@ int index_build(const struct nj_index_build *build, struct nj_index_totals *tota
     }
     line_reader_destroy(reader);
     return got;
+}
+
+int index_check_some_good(const struct nj_index_totals *totals, struct nj_error *error)
+{
+    const struct nj_error *first = &totals->first_bad[0];
+    if (totals->bad == 0 || totals->bad < totals->requests)
+        return 0;
+    error_set(error, NJ_BAD_DATA, "every line of the input is bad (%" PRIu64 "); the first: %s", totals->bad,
+              first->message);
+    return error_at(error, first->file, first->line, first->byte);
 }

@@ -22,13 +22,18 @@ struct nj_index_build {
     const atomic_int *stop; /* non-zero: NJ_INTERRUPTED; may be NULL */
 };
 
+enum { NJ_BAD_SHOWN = 5 };
+
 struct nj_index_totals {
     uint64_t requests, bad;
     uint64_t prompt_tokens, most_new_tokens; /* sums over requests */
-    struct nj_error first_bad;               /* with file and line; code NJ_OK if none */
+    struct nj_error first_bad[NJ_BAD_SHOWN]; /* the first of the bad lines, with file and line */
 };
 
 int index_build(const struct nj_index_build *build, struct nj_index_totals *totals, struct nj_error *error);
+
+/* NJ_BAD_DATA if there are lines and all are bad. */
+int index_check_some_good(const struct nj_index_totals *totals, struct nj_error *error);
 
 /* The problem of a duplicate: names where the id stands first. `entry` is the duplicate's. */
 int index_describe_duplicate(struct nj_examiner *examiner, const struct nj_index *index, const char *id,

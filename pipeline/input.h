@@ -65,6 +65,8 @@ enum nj_input_run {
  * what to do, where there is neither. `stop` (may be NULL) ends waiting for standard input. */
 int input_use_spool(struct nj_input *input, const char *output_directory, enum nj_input_run run, const atomic_int *stop,
                     struct nj_error *error);
+/* Instead of a spool, where nothing is read again (input_read_at is for plain files only then). */
+void input_use_once(struct nj_input *input, const atomic_int *stop);
 /* No original but plain files is read. */
 bool input_reads_copy(const struct nj_input *input);
 /* After the last line: makes the copy durable and puts it in place. */

@@ -26,6 +26,7 @@ struct nj_input {
     struct listed_file *files; /* first those that were named or found, then members of archives as they are met */
     size_t count, capacity, listed;
     bool may_lack_originals;
+    bool is_read_once;                         /* no spool is needed */
     struct open_file open[NJ_OPEN_FILES_MOST]; /* a ring: the next to be closed is at `oldest` */
     size_t opened, oldest;
 

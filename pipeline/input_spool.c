@@ -108,6 +108,12 @@ int input_use_spool(struct nj_input *input, const char *output_directory, enum n
     return result;
 }
 
+void input_use_once(struct nj_input *input, const atomic_int *stop)
+{
+    input->is_read_once = true;
+    input->stop = stop;
+}
+
 bool input_reads_copy(const struct nj_input *input)
 {
     return input->old != NULL && input->writer == NULL;

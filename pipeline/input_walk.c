@@ -129,7 +129,7 @@ static int begin_source(struct nj_input_walk *walk, struct nj_error *error)
 {
     struct nj_input *input = walk->input;
     const struct listed_file *listed = &input->files[walk->listed];
-    if (input->writer == NULL && input->old == NULL)
+    if (input->writer == NULL && input->old == NULL && !input->is_read_once)
         return error_set(error, NJ_INTERNAL, "input that must be copied, and no place for the copy");
     struct nj_spool_source source = {.path = listed->file.path,
                                      .bytes = listed->file.bytes,

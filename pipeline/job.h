@@ -28,6 +28,7 @@ struct nj_job_options {
     const char *cache_directory;
     bool resume; /* without the input: standard input, compressed files and archives come from the job's copy */
     const char *slurm_job_id; /* named in the lock and in runs.jsonl; NULL: none. Not read back by resume */
+    uint64_t first;           /* this run ends when the input's first so many valid requests are answered; 0: all */
 };
 
 enum nj_job_phase { NJ_PHASE_INDEX, NJ_PHASE_LOAD, NJ_PHASE_COMPUTE, NJ_PHASE_DONE };
@@ -44,12 +45,23 @@ struct nj_job_progress {
     uint64_t sweeps;
 };
 
+/* A request finished in this run and its answer; valid during the callback. */
+struct nj_job_answer {
+    const char *id;
+    struct nj_text prompt;     /* of a chat, a line "ROLE: CONTENT" per message */
+    struct nj_text text;       /* empty if the request failed */
+    const char *finish_reason; /* "stop", "length", or "failed": errors.jsonl says why */
+    int32_t prompt_tokens, new_tokens;
+};
+
 struct nj_job_callbacks {
     void *context;
     /* Often (after each sweep, and every few thousand lines while indexing); must return quickly. */
     void (*progress)(void *context, const struct nj_job_progress *progress);
     /* One line of news or a warning, without newline. Never prompt text. */
     void (*notice)(void *context, const char *line);
+    /* Each request that is finished, only in runs that `first` limits: the one place where prompts leave the job. */
+    void (*answered)(void *context, const struct nj_job_answer *answer);
 };
 
 struct nj_job_summary {
@@ -59,8 +71,9 @@ struct nj_job_summary {
 };
 
 /* Starts the job or continues it if the directory holds the same one. Returns 0 when every request has a
- * record (summary->failed may be > 0), or -1: NJ_INTERRUPTED after *stop became non-zero (everything is
- * saved), or another error. `stop` may be set from a signal handler. */
+ * record (summary->failed may be > 0), or -1: NJ_INTERRUPTED after *stop became non-zero, or when the requests
+ * that `first` asks for have their records and others have none (everything is saved), or another error. `stop`
+ * may be set from a signal handler. Callbacks may be NULL. */
 int job_run(const struct nj_job_options *options, const struct nj_job_callbacks *callbacks, const atomic_int *stop,
             struct nj_job_summary *summary, struct nj_error *error);
 

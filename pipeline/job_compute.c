@@ -5,19 +5,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "kernels/cpu_kernels.h"
 #include "pipeline/job_state.h"
 #include "pipeline/machine.h"
 
 static int open_device(struct nj_job *job, struct nj_error *error)
 {
-    const struct nj_cpu_kernels *kernels = cpu_kernels_find(job->options->kernels);
-    if (kernels == NULL)
-        return error_set(error, NJ_UNAVAILABLE, "this machine has no kernels \"%s\": use --kernels auto",
-                         job->options->kernels == NULL ? "auto" : job->options->kernels);
-    int threads = job->options->threads > 0 ? job->options->threads : machine_read("").threads;
-    job->device = device_open_cpu(kernels, threads);
-    return job->device != NULL ? 0 : error_set(error, NJ_INTERNAL, "out of memory opening the device");
+    job->device = machine_open_device(job->options->kernels, job->options->threads, error);
+    return job->device != NULL ? 0 : -1;
 }
 
 static struct nj_flight *find_flight(struct nj_job *job, uint64_t tag)
@@ -62,7 +56,7 @@ static void drop_flight(struct nj_job *job, struct nj_flight *flight)
 static bool next_position(struct nj_job *job, uint32_t *position, const struct nj_checkpoint_sequence **begun)
 {
     *begun = NULL;
-    if (job->resumptions_taken < job->resumption_count) {
+    if (job->resumptions_taken < job->resumptions_wanted) {
         const struct nj_resumption *resumption = &job->resumptions[job->resumptions_taken++];
         *position = resumption->position;
         *begun = resumption->sequence;
@@ -156,6 +150,8 @@ static int take_finished(void *context, const struct nj_sequence_result *result,
     char *record = make_record(job, flight, entry, result, error);
     int status = record == NULL ? -1 : record_log_append(failed ? job->errors : job->results, record, error);
     free(record);
+    if (status == 0)
+        status = job_show_answer(job, entry, flight->id, result, error);
     if (status != 0)
         return -1;
     job_count_done(job, entry, failed ? 0 : (uint32_t)result->generated_count, failed, true);
@@ -183,17 +179,15 @@ static int run_scheduler(struct nj_job *job, struct nj_error *error)
     job->scheduler = scheduler_create(job->model, job->device, &plan, &callbacks, error);
     if (job->scheduler == NULL)
         return -1;
+    job->counts.kv_blocks = (uint64_t)plan.kv_blocks;
+    job->counts.kv_bytes = kv_cache_bytes(&job->model->shape, plan.kv_type, plan.kv_blocks);
     job->progress.phase = NJ_PHASE_COMPUTE;
     job_report(job);
     return scheduler_run(job->scheduler, error);
 }
 
-int job_compute(struct nj_job *job, struct nj_error *error)
+static int compute_order(struct nj_job *job, struct nj_error *error)
 {
-    if (job_must_stop(job))
-        return error_set(error, NJ_INTERRUPTED, "interrupted");
-    if (job->order.count == 0)
-        return 0;
     job->progress.phase = NJ_PHASE_LOAD;
     job_report(job);
     struct nj_scheduler_options plan;
@@ -202,4 +196,18 @@ int job_compute(struct nj_job *job, struct nj_error *error)
         model_load_weights(job->model, job->device, error) != 0)
         return -1;
     return run_scheduler(job, error);
+}
+
+int job_compute(struct nj_job *job, struct nj_error *error)
+{
+    if (job_must_stop(job))
+        return error_set(error, NJ_INTERRUPTED, "interrupted");
+    if (job->order.count > 0 && compute_order(job, error) != 0)
+        return -1;
+    const struct nj_job_progress *progress = &job->progress;
+    if (progress->requests_done == progress->requests)
+        return 0;
+    job->progress.phase = NJ_PHASE_COMPUTE; /* the input has been read, also if there was nothing to do */
+    return error_set(error, NJ_INTERRUPTED, "the first %" PRIu64 " requests are answered; the others are still to run",
+                     job->options->first);
 }

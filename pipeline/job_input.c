@@ -252,6 +252,18 @@ static int read_checkpoint(struct nj_job *job, struct nj_error *error)
     return found;
 }
 
+/* Sequences of requests that this run leaves out come last. */
+static void put_wanted_first(struct nj_job *job)
+{
+    for (size_t i = 0; i < job->resumption_count; i++) {
+        const struct nj_resumption resumption = job->resumptions[i];
+        if (resumption.position >= job->position_limit)
+            continue;
+        job->resumptions[i] = job->resumptions[job->resumptions_wanted];
+        job->resumptions[job->resumptions_wanted++] = resumption;
+    }
+}
+
 /* Finds the entries of the checkpoint's sequences; those that have a record since are left out. */
 static int match_checkpoint(struct nj_job *job, struct nj_error *error)
 {
@@ -272,6 +284,7 @@ static int match_checkpoint(struct nj_job *job, struct nj_error *error)
         job->resumptions[job->resumption_count++] = (struct nj_resumption){.position = position, .sequence = sequence};
         estimate_add_restored(&job->estimate, (uint32_t)sequence->generated_count);
     }
+    put_wanted_first(job);
     return 0;
 }
 
@@ -343,20 +356,6 @@ static int write_bad_lines(struct nj_job *job, struct nj_error *error)
     return record_log_sync(job->errors, error);
 }
 
-static int check_some_good(const struct nj_job *job, struct nj_error *error)
-{
-    const struct nj_index_totals *totals = &job->totals;
-    if (totals->requests == 0) {
-        job_say(job, "warning: the input holds no requests");
-        return 0;
-    }
-    if (totals->bad < totals->requests)
-        return 0;
-    error_set(error, NJ_BAD_DATA, "every line of the input is bad (%" PRIu64 "; see errors.jsonl); the first: %s",
-              totals->bad, totals->first_bad.message);
-    return error_at(error, totals->first_bad.file, totals->first_bad.line, totals->first_bad.byte);
-}
-
 /* Refuses only what cannot go well; a disk that long answers could fill is worth a word. */
 static int check_space(const struct nj_job *job, struct nj_error *error)
 {
@@ -393,10 +392,17 @@ int job_read_input(struct nj_job *job, struct nj_error *error)
     job->progress = (struct nj_job_progress){.phase = NJ_PHASE_INDEX, .requests = job->totals.requests};
     job->estimate.prompt_tokens = job->totals.prompt_tokens;
     job->estimate.most_new_tokens = job->totals.most_new_tokens;
+    job->position_limit = order_limit(job->index, job->options->first);
     int has_checkpoint = read_checkpoint(job, error);
     if (has_checkpoint < 0 || read_logs(job, has_checkpoint > 0, error) != 0 || match_checkpoint(job, error) != 0 ||
-        write_bad_lines(job, error) != 0 || check_some_good(job, error) != 0 || check_space(job, error) != 0)
+        write_bad_lines(job, error) != 0 || index_check_some_good(&job->totals, error) != 0 || check_space(job, error) != 0)
         return -1;
+    if (job->totals.requests == 0)
+        job_say(job, "warning: the input holds no requests");
     index_drop_table(job->index);
-    return order_make(job->index, &job->order, error);
+    if (order_make(job->index, job->position_limit, &job->order, error) != 0)
+        return -1;
+    if (job->options->first > 0 && job->order.count == 0)
+        job_say(job, "the first requests have their records already; \"export\" shows them");
+    return 0;
 }

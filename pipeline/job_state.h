@@ -45,13 +45,15 @@ struct nj_job {
     struct nj_examiner examiner;
     struct nj_index *index;
     struct nj_index_totals totals;
+    uint32_t position_limit; /* entries from here on are left to a later run */
     struct nj_order order;
 
     struct nj_record_log *results, *errors, *runs;
     struct nj_record_context record_context;
     struct nj_checkpoint checkpoint; /* as found */
     struct nj_resumption *resumptions;
-    size_t resumption_count, resumptions_taken;
+    /* The first `resumptions_wanted` go on in this run; the others only stay in the checkpoint. */
+    size_t resumption_count, resumptions_wanted, resumptions_taken;
     uint64_t strays; /* results that belong to no line of the input */
 
     struct nj_device *device;
@@ -92,6 +94,10 @@ int job_plan(struct nj_job *job, struct nj_scheduler_options *plan, struct nj_er
 
 /* job_compute.c: everything that needs the weights. */
 int job_compute(struct nj_job *job, struct nj_error *error);
+
+/* job_show.c: gives a finished request and its answer to the callback, in a run that shows them. */
+int job_show_answer(struct nj_job *job, const struct nj_index_entry *entry, const char *id,
+                    const struct nj_sequence_result *result, struct nj_error *error);
 
 /* job_save.c */
 /* After a sweep: records to the system at once, to the disk every few seconds, a checkpoint every minute. */

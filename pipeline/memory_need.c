@@ -27,3 +27,16 @@ int memory_need_check(const struct nj_memory_need *need, uint64_t available_byte
                      need->longest_sequence, mebibytes(need->least_kv_bytes), need->token_budget,
                      mebibytes(need->other_bytes), available_bytes >> 20);
 }
+
+struct nj_sequences_memory memory_of_sequences(const struct nj_hyperparameters *shape, enum nj_kv_type kv_type,
+                                               int32_t token_budget, int32_t sequences, int32_t tokens)
+{
+    const struct nj_scheduler_options options = {.token_budget = token_budget,
+                                                 .kv_blocks = sequences * scheduler_least_blocks(tokens),
+                                                 .longest_sequence = tokens,
+                                                 .most_sequences = sequences,
+                                                 .kv_type = kv_type};
+    uint64_t kv_bytes = kv_cache_bytes(shape, kv_type, options.kv_blocks);
+    return (struct nj_sequences_memory){.kv_bytes = kv_bytes,
+                                        .other_bytes = scheduler_bytes(shape, &options) - kv_bytes};
+}

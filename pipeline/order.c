@@ -50,15 +50,26 @@ static void sort(uint32_t *position, size_t count, struct nj_index *index)
     }
 }
 
-int order_make(struct nj_index *index, struct nj_order *out, struct nj_error *error)
+uint32_t order_limit(struct nj_index *index, uint64_t requests)
+{
+    uint64_t found = 0;
+    for (uint32_t i = 0; i < index_count(index) && requests > 0; i++) {
+        found += index_at(index, i)->kind == NJ_ENTRY_REQUEST;
+        if (found == requests)
+            return i + 1;
+    }
+    return index_count(index);
+}
+
+int order_make(struct nj_index *index, uint32_t limit, struct nj_order *out, struct nj_error *error)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < index_count(index); i++)
+    for (uint32_t i = 0; i < limit; i++)
         count += is_wanted(index_at(index, i));
     *out = (struct nj_order){.position = malloc((count + (size_t)1) * sizeof(uint32_t))};
     if (out->position == NULL)
         return error_set(error, NJ_INTERNAL, "out of memory for the order of %u requests", count);
-    for (uint32_t i = 0; i < index_count(index); i++) {
+    for (uint32_t i = 0; i < limit; i++) {
         if (is_wanted(index_at(index, i)))
             out->position[out->count++] = i;
     }

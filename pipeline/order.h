@@ -10,7 +10,12 @@ struct nj_order {
     uint32_t count;
 };
 
-int order_make(struct nj_index *index, struct nj_order *out, struct nj_error *error);
+/* The position behind the input's first `requests` valid requests, or the number of entries if there are fewer
+ * (or 0 is asked for, which means all). */
+uint32_t order_limit(struct nj_index *index, uint64_t requests);
+
+/* The order of the entries before `limit`. */
+int order_make(struct nj_index *index, uint32_t limit, struct nj_order *out, struct nj_error *error);
 void order_free(struct nj_order *order);
 
 #endif

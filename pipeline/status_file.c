@@ -119,14 +119,14 @@ int runs_append_start(struct nj_record_log *runs, const struct nj_run_settings *
 {
     const struct nj_job_options *options = settings->options;
     return append(runs,
-                  json_pack("{s:i, s:s, s:I, s:o, s:I, s:o, s:{s:i, s:i, s:I, s:s, s:b, s:b}}", "schema",
+                  json_pack("{s:i, s:s, s:I, s:o, s:I, s:o, s:{s:i, s:i, s:I, s:s, s:b, s:b, s:I}}", "schema",
                             NJ_RUNS_SCHEMA, "event", "start", "time", (json_int_t)time(NULL), "host",
                             utf8_json_message(settings->host), "pid", (json_int_t)settings->pid, "slurm_job_id",
                             options->slurm_job_id == NULL ? json_null() : utf8_json_message(options->slurm_job_id),
                             "options", "threads", options->threads, "token_budget", (int)options->token_budget,
                             "kv_memory_bytes", (json_int_t)options->kv_memory_bytes, "kernels",
                             options->kernels == NULL ? "auto" : options->kernels, "as_chat", (int)options->as_chat,
-                            "strict", (int)options->strict),
+                            "strict", (int)options->strict, "first", (json_int_t)options->first),
                   error);
 }
 
@@ -134,12 +134,13 @@ int runs_append_stop(struct nj_record_log *runs, const struct nj_run_counts *cou
                      struct nj_error *error)
 {
     return append(runs,
-                  json_pack("{s:i, s:s, s:I, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema",
+                  json_pack("{s:i, s:s, s:I, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema",
                             NJ_RUNS_SCHEMA, "event", "stop", "time", (json_int_t)time(NULL), "seconds", seconds,
                             "exit_code", exit_code, "finished_requests", (json_int_t)counts->finished, "prefill_tokens",
                             (json_int_t)counts->prefill_tokens, "decode_tokens", (json_int_t)counts->decode_tokens,
                             "recomputed_tokens", (json_int_t)counts->recomputed_tokens, "preemptions",
                             (json_int_t)counts->preemptions, "sweeps", (json_int_t)counts->sweeps, "mixed_sweeps",
-                            (json_int_t)counts->mixed_sweeps, "abandoned_sweeps", (json_int_t)counts->abandoned_sweeps),
+                            (json_int_t)counts->mixed_sweeps, "abandoned_sweeps", (json_int_t)counts->abandoned_sweeps,
+                            "kv_blocks", (json_int_t)counts->kv_blocks, "kv_bytes", (json_int_t)counts->kv_bytes),
                   error);
 }

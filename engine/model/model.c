@@ -13,7 +13,7 @@ static int fail_path(const char *path, const char *problem, struct nj_error *err
     return error_at(error, path, 0, -1);
 }
 
-static int resolve_path(const char *path, char **out, struct nj_error *error)
+int model_resolve_path(const char *path, char **out, struct nj_error *error)
 {
     struct stat info;
     if (stat(path, &info) != 0)
@@ -90,7 +90,7 @@ struct nj_model *model_open(const struct nj_model_options *options, struct nj_er
     model->notice = options->notice;
     model->notice_context = options->notice_context;
     model->stop = options->stop;
-    if (resolve_path(options->path, &model->path, error) == 0 && open_parts(model, error) == 0)
+    if (model_resolve_path(options->path, &model->path, error) == 0 && open_parts(model, error) == 0)
         return model;
     model_close(model);
     return NULL;

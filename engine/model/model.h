@@ -45,4 +45,7 @@ struct nj_model *model_open(const struct nj_model_options *options, struct nj_er
 int model_load_weights(struct nj_model *model, struct nj_device *device, struct nj_error *error);
 void model_close(struct nj_model *model);
 
+/* The absolute path of a model file; the caller frees it. NJ_NO_INPUT unless it is a regular file. */
+int model_resolve_path(const char *path, char **out, struct nj_error *error);
+
 #endif

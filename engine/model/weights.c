@@ -2,6 +2,12 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "engine/model/pack_layout.h"
+
+/* What blank weights are filled with: small numbers in every kind, none of them subnormal. */
+enum { BLANK_FILL = 0x11, BLANK_ALIGNMENT = 64 };
 
 struct nj_weights {
     struct nj_buffer **sections; /* [section_count], each holds one section of the pack */
@@ -106,6 +112,68 @@ struct nj_weights *weights_load(struct nj_pack *pack, const struct nj_hyperparam
 out_of_memory:
     error_set(error, NJ_INTERNAL, "out of memory loading the weights");
 failed:
+    weights_destroy(weights);
+    return NULL;
+}
+
+/* The tensor as a model of fewer layers and words has it; 0 bytes: it has not. */
+static struct nj_pack_tensor cut_tensor(const struct nj_pack_tensor *tensor, int32_t layers, int32_t vocabulary)
+{
+    struct nj_pack_tensor cut = *tensor;
+    if (cut.layer >= layers)
+        cut.bytes = 0;
+    if (cut.slot == NJ_SLOT_EMBEDDING || cut.slot == NJ_SLOT_HEAD) {
+        cut.rows = vocabulary < cut.rows ? vocabulary : cut.rows;
+        cut.bytes = matrix_bytes(cut.kind, cut.rows, cut.cols);
+    }
+    return cut;
+}
+
+static uint64_t blank_bytes(const struct nj_pack_tensor *tensor)
+{
+    return (tensor->bytes + BLANK_ALIGNMENT - 1) / BLANK_ALIGNMENT * BLANK_ALIGNMENT;
+}
+
+static int fill_blank(struct nj_weights *weights, const struct nj_pack_layout *layout, int32_t layers,
+                      int32_t vocabulary, struct nj_device *device, struct nj_error *error)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < layout->tensor_count; i++) {
+        const struct nj_pack_tensor tensor = cut_tensor(&layout->tensors[i], layers, vocabulary);
+        bytes += blank_bytes(&tensor);
+    }
+    weights->layers = calloc((size_t)layers, sizeof *weights->layers);
+    weights->sections = calloc(1, sizeof *weights->sections);
+    weights->section_count = 1;
+    if (weights->layers == NULL || weights->sections == NULL)
+        return error_set(error, NJ_INTERNAL, "out of memory");
+    weights->sections[0] = buffer_create(device, (size_t)bytes);
+    if (weights->sections[0] == NULL)
+        return error_set(error, NJ_DOES_NOT_FIT, "no memory for %" PRIu64 " bytes of weights", bytes);
+    char *address = buffer_address(weights->sections[0]);
+    memset(address, BLANK_FILL, (size_t)bytes);
+    for (int i = 0; i < layout->tensor_count; i++) {
+        const struct nj_pack_tensor tensor = cut_tensor(&layout->tensors[i], layers, vocabulary);
+        if (tensor.bytes > 0)
+            place_tensor(weights, &tensor, address);
+        address += blank_bytes(&tensor);
+    }
+    return 0;
+}
+
+struct nj_weights *weights_create_blank(const struct nj_gguf *gguf, const struct nj_hyperparameters *shape,
+                                        int32_t layers, int32_t vocabulary, struct nj_device *device,
+                                        struct nj_error *error)
+{
+    struct nj_pack_layout layout;
+    if (pack_layout_plan(gguf, shape, &layout, error) != 0)
+        return NULL;
+    struct nj_weights *weights = calloc(1, sizeof *weights);
+    int status = weights == NULL ? error_set(error, NJ_INTERNAL, "out of memory")
+                                 : fill_blank(weights, &layout, layers, vocabulary, device, error);
+    pack_layout_free(&layout);
+    if (status == 0)
+        return weights;
     weights_destroy(weights);
     return NULL;
 }

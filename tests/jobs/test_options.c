@@ -29,6 +29,27 @@ static void test_counts(void **state)
     }
 }
 
+static void test_sizes_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } sizes[] = {{0, "0 B"},
+                 {1023, "1023 B"},
+                 {1024, "1.00 KiB"},
+                 {10235, "10.0 KiB"},
+                 {1048063, "1023 KiB"},
+                 {1048064, "1.00 MiB"},
+                 {UINT64_C(3) << 29, "1.50 GiB"},
+                 {UINT64_MAX, "16777216 TiB"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char text[32];
+        value_format_size(sizes[i].bytes, text, sizeof text);
+        assert_string_equal(text, sizes[i].text);
+    }
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
@@ -170,6 +191,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_sizes_shown),
         cmocka_unit_test(test_times),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_options_and_operands_mix),

@@ -6,36 +6,10 @@
 #include <string.h>
 
 #include "kernels/elementary.h"
+#include "kernels/peak.h"
 #include "tests/kernels/kernel_test.h"
 
 enum { REPEATS = 5 };
-
-/* The best that 4-bit products without VNNI can do: eight vpmaddubsw summed in int16, widened once. */
-static double measure_peak_tops(void)
-{
-    const long loops = 4000000;
-    double best = 1e30;
-    for (int repeat = 0; repeat < REPEATS; repeat++) {
-        double start = omp_get_wtime();
-#pragma omp parallel
-        {
-            for (long i = 0; i < loops; i++)
-                __asm__ volatile("vpmaddubsw %%ymm0,%%ymm1,%%ymm8\n vpmaddubsw %%ymm0,%%ymm1,%%ymm9\n"
-                                 "vpmaddubsw %%ymm0,%%ymm1,%%ymm10\n vpmaddubsw %%ymm0,%%ymm1,%%ymm11\n"
-                                 "vpmaddubsw %%ymm0,%%ymm1,%%ymm12\n vpaddw %%ymm12,%%ymm8,%%ymm8\n"
-                                 "vpmaddubsw %%ymm0,%%ymm1,%%ymm13\n vpaddw %%ymm13,%%ymm9,%%ymm9\n"
-                                 "vpmaddubsw %%ymm0,%%ymm1,%%ymm12\n vpaddw %%ymm12,%%ymm10,%%ymm10\n"
-                                 "vpmaddubsw %%ymm0,%%ymm1,%%ymm13\n vpaddw %%ymm13,%%ymm11,%%ymm11\n"
-                                 "vpaddw %%ymm9,%%ymm8,%%ymm8\n vpaddw %%ymm11,%%ymm10,%%ymm10\n"
-                                 "vpaddw %%ymm10,%%ymm8,%%ymm8\n vpmaddwd %%ymm2,%%ymm8,%%ymm8\n"
-                                 "vpaddd %%ymm8,%%ymm3,%%ymm3\n" ::
-                                     : "ymm3", "ymm8", "ymm9", "ymm10", "ymm11", "ymm12", "ymm13");
-        }
-        double seconds = omp_get_wtime() - start;
-        best = seconds < best ? seconds : best;
-    }
-    return 2.0 * 32 * 8 * (double)loops * omp_get_max_threads() / best * 1e-12;
-}
 
 static double measure_seconds(const struct nj_cpu_kernels *kernels, enum nj_operation operation,
                               const union nj_operation_args *args)
@@ -120,14 +94,15 @@ int main(int argc, char **argv)
     int64_t count = argc > 1 ? atoll(argv[1]) : 96;
     int64_t rows = argc > 2 ? atoll(argv[2]) : 1536;
     int64_t cols = argc > 3 ? atoll(argv[3]) : 1536;
-    double peak = measure_peak_tops();
-    printf("peak of 4-bit products without VNNI, %d threads: %.4f TOPS\n", omp_get_max_threads(), peak);
     const struct nj_cpu_kernels *kernels;
     for (size_t i = 0; (kernels = cpu_kernels_at(i)) != NULL; i++) {
         if (!cpu_kernels_runnable(kernels)) {
             printf("skipped: %s\n", kernels->name);
             continue;
         }
+        const struct nj_peak_mix *mix = peak_mix_of(kernels);
+        double peak = peak_measure_operations(mix, omp_get_max_threads()) * 1e-12;
+        printf("peak (%s), %d threads: %.4f TOPS\n", mix->name, omp_get_max_threads(), peak);
         bench_matmul(kernels, count, rows, cols, peak);
         bench_attention(kernels, count);
     }

@@ -326,6 +326,30 @@ static void real_kernels_run(void **state)
     free(x);
 }
 
+static void launches_are_timed_when_asked(void **state)
+{
+    (void)state;
+    struct nj_device_times times = {0};
+    struct nj_device *device = device_open_cpu(&noting_kernels, THREADS);
+    struct nj_stream *stream = stream_create(device, 8);
+    launch(stream, 0);
+    assert_int_equal(stream_synchronize(stream, NULL), 0);
+    assert_true(times.seconds[NJ_OP_EMBED] == 0);
+    device_time_launches(device, &times);
+    launch(stream, 1);
+    launch(stream, 2);
+    assert_int_equal(stream_synchronize(stream, NULL), 0);
+    const double timed = times.seconds[NJ_OP_EMBED];
+    assert_true(timed > 0 && timed < 60);
+    assert_true(times.seconds[NJ_OP_MATMUL] == 0 && times.matmul_operations == 0);
+    device_time_launches(device, NULL);
+    launch(stream, 3);
+    assert_int_equal(stream_synchronize(stream, NULL), 0);
+    assert_true(times.seconds[NJ_OP_EMBED] == timed);
+    stream_destroy(stream);
+    device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -338,6 +362,7 @@ int main(void)
         cmocka_unit_test_setup(copies_keep_their_place, forget_all),
         cmocka_unit_test_setup(events_order_two_streams, forget_all),
         cmocka_unit_test_setup(floating_point_mode_is_set_and_restored, forget_all),
+        cmocka_unit_test_setup(launches_are_timed_when_asked, forget_all),
         cmocka_unit_test_setup(real_kernels_run, forget_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

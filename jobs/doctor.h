@@ -1,0 +1,10 @@
+/* The two halves of `nightjar doctor`. Each prints to standard output and returns the exit code. */
+#ifndef NJ_JOBS_DOCTOR_H
+#define NJ_JOBS_DOCTOR_H
+
+#include "jobs/commands.h"
+
+/* What is in the model's file and whether nightjar runs it (NJ_OK or NJ_BAD_DATA). */
+int doctor_model(struct nj_context *context, const struct nj_arguments *arguments);
+
+#endif

@@ -1,0 +1,61 @@
+/* What a run that is limited to the first requests shows of each: its prompt and its answer. */
+#include "pipeline/job_state.h"
+
+/* "ROLE: CONTENT" and a newline. */
+static int append_message(struct nj_byte_buffer *buffer, const json_t *message, struct nj_error *error)
+{
+    const json_t *role = json_object_get(message, "role"), *content = json_object_get(message, "content");
+    if (byte_buffer_append(buffer, json_string_value(role), json_string_length(role), error) != 0 ||
+        byte_buffer_append(buffer, ": ", 2, error) != 0)
+        return -1;
+    if (json_is_string(content) &&
+        byte_buffer_append(buffer, json_string_value(content), json_string_length(content), error) != 0)
+        return -1;
+    return byte_buffer_append(buffer, "\n", 1, error);
+}
+
+static int describe_messages(const json_t *messages, struct nj_byte_buffer *buffer, struct nj_error *error)
+{
+    size_t i;
+    const json_t *message;
+    json_array_foreach(messages, i, message)
+    {
+        if (append_message(buffer, message, error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static const char *finish_reason(enum nj_finish finish)
+{
+    return finish == NJ_FINISH_STOP ? "stop" : finish == NJ_FINISH_LENGTH ? "length" : "failed";
+}
+
+int job_show_answer(struct nj_job *job, const struct nj_index_entry *entry, const char *id,
+                    const struct nj_sequence_result *result, struct nj_error *error)
+{
+    if (job->options->first == 0 || job->callbacks == NULL || job->callbacks->answered == NULL)
+        return 0;
+    struct nj_line line;
+    struct nj_request request;
+    struct nj_problem problem;
+    struct nj_byte_buffer chat = {0};
+    if (examine_read_again(&job->examiner, entry, &line, error) != 0)
+        return -1;
+    /* The line was valid when the scheduler took it; a change since then only shows less. */
+    request_parse(line.text, line.length, &request, &problem);
+    int status = request.messages == NULL ? 0 : describe_messages(request.messages, &chat, error);
+    if (status == 0) {
+        struct nj_job_answer answer = {
+            .id = id,
+            .prompt = chat.length > 0 ? (struct nj_text){.bytes = chat.data, .length = chat.length} : request.prompt,
+            .text = result->text,
+            .finish_reason = finish_reason(result->finish),
+            .prompt_tokens = result->prompt_count,
+            .new_tokens = result->generated_count};
+        job->callbacks->answered(job->callbacks->context, &answer);
+    }
+    byte_buffer_free(&chat);
+    request_free(&request);
+    return status;
+}
