@@ -87,16 +87,24 @@ static void table_put(struct nj_index *index, uint32_t position)
     index->table[slot] = position + 1;
 }
 
-static int grow_table(struct nj_index *index, struct nj_error *error)
+static int set_slots(struct nj_index *index, uint64_t slots, struct nj_error *error)
 {
     free(index->table);
-    index->slots += index->slots / 2;
+    index->slots = slots;
     index->table = calloc(index->slots, sizeof *index->table);
     if (index->table == NULL)
         return error_set(error, NJ_INTERNAL, "out of memory for an index of %u requests", index->count);
     for (uint32_t i = 0; i < index->count; i++)
         table_put(index, i);
     return 0;
+}
+
+int index_reserve(struct nj_index *index, uint64_t count, struct nj_error *error)
+{
+    if (count > MOST_ENTRIES)
+        return error_set(error, NJ_BAD_DATA, "more than %u requests: split the job", MOST_ENTRIES);
+    uint64_t slots = count + count / 4 + 1;
+    return slots > index->slots ? set_slots(index, slots, error) : 0;
 }
 
 static int add_chunk(struct nj_index *index, struct nj_error *error)
@@ -120,7 +128,8 @@ int index_add(struct nj_index *index, const struct nj_index_entry *entry, struct
 {
     if (index->count == MOST_ENTRIES)
         return error_set(error, NJ_BAD_DATA, "more than %u requests: split the job", MOST_ENTRIES);
-    if ((uint64_t)(index->count + 1) * 8 > index->slots * 7 && grow_table(index, error) != 0)
+    if ((uint64_t)(index->count + 1) * 8 > index->slots * 7 &&
+        set_slots(index, index->slots + index->slots / 2, error) != 0)
         return -1;
     if (index->count == index->chunk_count * CHUNK_ENTRIES && add_chunk(index, error) != 0)
         return -1;
