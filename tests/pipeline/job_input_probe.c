@@ -8,19 +8,24 @@
 
 #include "pipeline/job.h"
 
+/* What it has cost until a moment. */
+struct cost {
+    double seconds, cpu_seconds; /* since the start */
+    long most_kib;               /* the largest resident size */
+};
+
 struct probe {
-    struct timespec began;
-    double open_seconds, read_seconds; /* from the start to the first line, and to the end of the reading */
-    long open_kib, read_kib;           /* the largest resident size until then */
+    double began;
+    struct cost open, read; /* until the first line, and until the end of the reading */
     bool opened;
     atomic_int stop;
 };
 
-static double seconds_since(const struct timespec *began, clockid_t clock)
+static double seconds_of(clockid_t clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);
-    return (double)(now.tv_sec - began->tv_sec) + (double)(now.tv_nsec - began->tv_nsec) * 1e-9;
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 static long most_resident_kib(void)
@@ -37,18 +42,23 @@ static long most_resident_kib(void)
     return kib;
 }
 
+static struct cost cost_until_now(const struct probe *probe)
+{
+    return (struct cost){.seconds = seconds_of(CLOCK_MONOTONIC) - probe->began,
+                         .cpu_seconds = seconds_of(CLOCK_PROCESS_CPUTIME_ID),
+                         .most_kib = most_resident_kib()};
+}
+
 static void take_progress(void *context, const struct nj_job_progress *progress)
 {
     struct probe *probe = context;
     if (progress->phase == NJ_PHASE_INDEX && !probe->opened) {
         probe->opened = true;
-        probe->open_seconds = seconds_since(&probe->began, CLOCK_MONOTONIC);
-        probe->open_kib = most_resident_kib();
+        probe->open = cost_until_now(probe);
     }
     if (progress->phase != NJ_PHASE_LOAD)
         return;
-    probe->read_seconds = seconds_since(&probe->began, CLOCK_MONOTONIC);
-    probe->read_kib = most_resident_kib();
+    probe->read = cost_until_now(probe);
     atomic_store(&probe->stop, 1);
 }
 
@@ -58,6 +68,12 @@ static void take_notice(void *context, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
+static void print_cost(const char *name, const struct cost *cost)
+{
+    printf(", \"%s\": {\"seconds\": %.3f, \"cpu_seconds\": %.3f, \"most_kib\": %ld}", name, cost->seconds,
+           cost->cpu_seconds, cost->most_kib);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 5) {
@@ -65,7 +81,7 @@ int main(int argc, char **argv)
         return 64;
     }
     static struct probe probe;
-    clock_gettime(CLOCK_MONOTONIC, &probe.began);
+    probe.began = seconds_of(CLOCK_MONOTONIC);
     const char *const inputs[] = {argv[4]};
     struct nj_job_options options = {.model_path = argv[1],
                                      .cache_directory = argv[2],
@@ -81,10 +97,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "the job did not come to its weights: %s\n", error.message);
         return 1;
     }
-    struct timespec none = {0};
-    printf("{\"requests\": %" PRIu64 ", \"answered\": %" PRIu64 ", \"open_seconds\": %.3f, \"read_seconds\": %.3f, "
-           "\"cpu_seconds\": %.3f, \"open_kib\": %ld, \"read_kib\": %ld}\n",
-           summary.requests, summary.answered, probe.open_seconds, probe.read_seconds,
-           seconds_since(&none, CLOCK_PROCESS_CPUTIME_ID), probe.open_kib, probe.read_kib);
+    printf("{\"requests\": %" PRIu64 ", \"answered\": %" PRIu64, summary.requests, summary.answered);
+    print_cost("open", &probe.open);
+    print_cost("read", &probe.read);
+    printf("}\n");
     return 0;
 }
