@@ -38,6 +38,9 @@ void job_command_apply(const struct nj_arguments *arguments, struct nj_job_optio
         options->cache_directory = arguments->cache_directory;
     if (arguments->first > 0)
         options->first = (uint64_t)arguments->first;
+    options->accept = arguments->accept;
+    options->retry = arguments->retry;
+    options->retry_ids_path = arguments->retry_ids;
 }
 
 static void job_tell_start(struct nj_context *context, const struct nj_job_options *options)
@@ -136,6 +139,12 @@ static void job_tell_end(struct nj_context *context, const struct nj_job_run *ru
     console_note(console, "in order  %s", command);
 }
 
+/* What only this command line says is not noted before the input has been read. */
+static bool job_needs_options_again(const struct nj_job_run *run, const struct nj_job_options *options)
+{
+    return run->last.phase == NJ_PHASE_INDEX && (options->accept != 0 || options->retry != 0);
+}
+
 /* Standard input that was not read to its end is not in the job's copy. */
 static bool job_needs_input_again(const struct nj_job_run *run, const struct nj_job_options *options)
 {
@@ -162,6 +171,8 @@ static void job_tell_interruption(struct nj_context *context, const struct nj_jo
     if (job_needs_input_again(run, options))
         console_note(run->console,
                      "to go on: the same command with the same standard input, which was not read to its end");
+    else if (job_needs_options_again(run, options))
+        console_note(run->console, "to go on: the same command; the input was not read to its end");
     else
         console_note(run->console, "to go on: %s", command);
 }

@@ -1,15 +1,26 @@
 #include "jobs/options.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "jobs/nearest.h"
 #include "jobs/values.h"
 #include "kernels/cpu_kernels.h"
+#include "pipeline/job.h"
 
 enum { MOST_THREADS = 1024, MOST_TOKEN_BUDGET = 1000000, MOST_REQUESTS = 1000000000, MOST_BENCH_TOKENS = 1000000 };
 
-enum nj_value_kind { VALUE_FLAG, VALUE_TEXT, VALUE_COUNT, VALUE_SIZE, VALUE_TIME, VALUE_KERNELS };
+enum nj_value_kind {
+    VALUE_FLAG,
+    VALUE_TEXT,
+    VALUE_COUNT,
+    VALUE_SIZE,
+    VALUE_TIME,
+    VALUE_KERNELS,
+    VALUE_ACCEPT,
+    VALUE_RETRY
+};
 
 struct nj_option {
     const char *name; /* without the dashes */
@@ -62,6 +73,10 @@ static const struct nj_option options[] = {
      "tokens that stand before each new one (default: 200)"},
     {"seconds", 0, VALUE_COUNT, "N", 3600, FIELD(seconds), NJ_FOR_BENCH,
      "for each of the measurements, about (default: 5)"},
+    {"accept", 0, VALUE_ACCEPT, "WHAT", 0, FIELD(accept), FOR_JOBS,
+     "go on although requests have changed (changed) or are gone (removed)"},
+    {"retry", 0, VALUE_RETRY, "WHAT", 0, FIELD(retry), FOR_JOBS,
+     "answer again: errors, length (what it ended), ids=FILE (one per line)"},
     {"cache-dir", 0, VALUE_TEXT, "DIR", 0, FIELD(cache_directory), FOR_COMPUTING,
      "where converted models are kept (default: the user's cache)"},
     {"quiet", 0, VALUE_FLAG, NULL, 0, FIELD(quiet), FOR_COMPUTING, "only warnings and errors"},
@@ -123,6 +138,12 @@ static int option_refuse_value(const struct nj_option *option, const char *value
     case VALUE_KERNELS:
         option_list_kernels(accepted, sizeof accepted);
         break;
+    case VALUE_ACCEPT:
+        snprintf(accepted, sizeof accepted, "changed, removed or changed,removed");
+        break;
+    case VALUE_RETRY:
+        snprintf(accepted, sizeof accepted, "errors, length, errors,length or ids=FILE");
+        break;
     default:
         snprintf(accepted, sizeof accepted, "a name that is not empty");
         break;
@@ -148,6 +169,32 @@ static int option_check_kernels(const struct nj_option *option, const char *name
     return option_refuse_value(option, name, error);
 }
 
+/* Words that are given as a list, or one by one by the same option again. */
+static int option_set_accept(const char *value, unsigned *accept)
+{
+    static const char *const words[] = {"changed", "removed", NULL};
+    static_assert(NJ_ACCEPT_CHANGED == 1 && NJ_ACCEPT_REMOVED == 2, "bits in the order of the words");
+    return value_parse_words(value, words, accept);
+}
+
+static int option_set_retry(const char *value, struct nj_arguments *arguments, struct nj_error *error)
+{
+    static const char *const words[] = {"errors", "length", NULL};
+    static_assert(NJ_RETRY_ERRORS == 1 && NJ_RETRY_LENGTH == 2, "bits in the order of the words");
+    static const char ids[] = "ids=";
+    if (strncmp(value, ids, strlen(ids)) != 0)
+        return value_parse_words(value, words, &arguments->retry);
+    if (value[strlen(ids)] == '\0')
+        return -1;
+    if (arguments->retry_ids != NULL) {
+        error_set(error, NJ_BAD_USAGE, "--retry ids=FILE is given twice; put all ids into one file");
+        return -2;
+    }
+    arguments->retry |= NJ_RETRY_IDS;
+    arguments->retry_ids = value + strlen(ids);
+    return 0;
+}
+
 static int option_set(const struct nj_option *option, const char *value, struct nj_arguments *arguments,
                       struct nj_error *error)
 {
@@ -170,6 +217,14 @@ static int option_set(const struct nj_option *option, const char *value, struct 
         if (option_check_kernels(option, value, error) != 0)
             return -1;
         *(const char **)field = value;
+        break;
+    case VALUE_ACCEPT:
+        bad = option_set_accept(value, field);
+        break;
+    case VALUE_RETRY:
+        bad = option_set_retry(value, arguments, error);
+        if (bad < -1)
+            return -1;
         break;
     case VALUE_TEXT:
         bad = value[0] == '\0';

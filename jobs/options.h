@@ -27,6 +27,8 @@ struct nj_arguments {
     uint64_t kv_memory_bytes;                               /* 0: not given */
     int64_t first;                                          /* 0: not given */
     int64_t prompt_tokens, context_tokens, seconds;         /* 0: not given */
+    unsigned accept, retry;                                 /* enum nj_accept, enum nj_retry, or'ed */
+    const char *retry_ids;                                  /* with NJ_RETRY_IDS */
     int64_t job_time;                                       /* -1: not given */
     bool strict, as_chat, quiet, json, help;
     const char **operands; /* what is not an option, in order; points to argv's own array */

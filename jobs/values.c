@@ -167,3 +167,21 @@ int value_parse_time(const char *text, int64_t *out)
     *out = seconds;
     return 0;
 }
+
+int value_parse_words(const char *text, const char *const *words, unsigned *bits)
+{
+    unsigned found = 0;
+    for (;;) {
+        size_t length = strcspn(text, ","), i = 0;
+        while (words[i] != NULL && (strlen(words[i]) != length || memcmp(words[i], text, length) != 0))
+            i++;
+        if (words[i] == NULL)
+            return -1;
+        found |= 1u << i;
+        if (text[length] == '\0')
+            break;
+        text += length + 1;
+    }
+    *bits |= found;
+    return 0;
+}

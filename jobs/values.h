@@ -20,4 +20,8 @@ void value_format_size(uint64_t bytes, char *out, size_t out_bytes);
  * space and HH:MM or HH:MM:SS, then optionally Z, +HH:MM or -HH:MM (UTC if absent). Years 1970 to 9999. */
 int value_parse_time(const char *text, int64_t *out);
 
+/* A list of words, separated by commas, each of the NULL-terminated `words` (32 at most): bit i of *bits is set for
+ * words[i]; others stay. */
+int value_parse_words(const char *text, const char *const *words, unsigned *bits);
+
 #endif

@@ -20,6 +20,18 @@ void estimate_add_done(struct nj_estimate *estimate, uint32_t prompt_tokens, uin
     }
 }
 
+void estimate_take_back(struct nj_estimate *estimate, uint32_t prompt_tokens, uint32_t most_new_tokens)
+{
+    double share = estimate->done_most_new_tokens == 0
+                       ? 0
+                       : (double)estimate->done_new_tokens / (double)estimate->done_most_new_tokens;
+    uint64_t new_tokens = (uint64_t)(share * most_new_tokens);
+    estimate->done_new_tokens -= new_tokens < estimate->done_new_tokens ? new_tokens : estimate->done_new_tokens;
+    estimate->done_prompt_tokens -= prompt_tokens;
+    estimate->done_most_new_tokens -= most_new_tokens;
+    estimate->done_count--;
+}
+
 void estimate_add_restored(struct nj_estimate *estimate, uint32_t new_tokens)
 {
     estimate->restored_new_tokens += new_tokens;

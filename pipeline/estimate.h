@@ -18,7 +18,7 @@ struct nj_estimate {
     uint64_t run_prompt_tokens, run_new_tokens;
     uint64_t computed_prompt_tokens, computed_new_tokens;
     uint64_t restored_new_tokens; /* from the checkpoint, of requests that had no record when the run began */
-    double fraction; /* the largest so far */
+    double fraction;              /* the largest so far */
     struct {
         double seconds, work, tokens;
     } samples[NJ_ESTIMATE_SAMPLES]; /* a ring, a second or more apart */
@@ -33,6 +33,10 @@ struct nj_prediction {
 /* A request that has a record (`in_this_run`: since the process began). */
 void estimate_add_done(struct nj_estimate *estimate, uint32_t prompt_tokens, uint32_t most_new_tokens,
                        uint32_t new_tokens, int in_this_run);
+
+/* A request that has a record and is to have another. How long its answer was is not known any more: as long, for
+ * what was allowed, as those of the others. */
+void estimate_take_back(struct nj_estimate *estimate, uint32_t prompt_tokens, uint32_t most_new_tokens);
 
 /* A request in flight of an earlier run, which goes on behind these tokens. */
 void estimate_add_restored(struct nj_estimate *estimate, uint32_t new_tokens);

@@ -20,7 +20,7 @@ enum { WRITE_BYTES = 1 << 18 };
 struct place {
     struct nj_digest key;    /* all zero: free */
     uint64_t offset_and_log; /* offset << 1 | log */
-    uint64_t length;
+    uint32_t length, attempt;
 };
 
 enum { LOG_RESULTS, LOG_ERRORS, LOGS };
@@ -71,22 +71,27 @@ static int grow(struct exporter *exporter, struct nj_error *error)
     return 0;
 }
 
-/* Results are scanned first; an error does not replace a result, else the later line counts. */
+/* The latest attempt counts. Results are scanned first: of an answer and an error that are the same attempt the answer
+ * counts, of two lines of one log the later. */
 static int note_line(void *context, const char *line, size_t length, uint64_t offset, struct nj_error *error)
 {
     struct exporter *exporter = context;
     struct nj_record_key record;
-    if (record_read_key(line, length, &record) != 0)
+    if (length > UINT32_MAX || record_read_key(line, length, &record) != 0)
         return 0;
     if (4 * (exporter->used + 1) > 3 * exporter->slots && grow(exporter, error) != 0)
         return -1;
     struct nj_digest key = key_of(record.id_hash, record.digest);
     struct place *place = find_place(exporter->places, exporter->slots, key);
     bool found = digest_equal(place->key, key);
-    if (found && exporter->scanning == LOG_ERRORS && (place->offset_and_log & 1) == LOG_RESULTS)
+    bool other_log = found && (int)(place->offset_and_log & 1) != exporter->scanning;
+    if (found && (record.attempt < place->attempt || (record.attempt == place->attempt && other_log)))
         return 0;
     exporter->used += !found;
-    *place = (struct place){.key = key, .offset_and_log = offset << 1 | (uint64_t)exporter->scanning, .length = length};
+    *place = (struct place){.key = key,
+                            .offset_and_log = offset << 1 | (uint64_t)exporter->scanning,
+                            .length = (uint32_t)length,
+                            .attempt = record.attempt};
     return 0;
 }
 

@@ -6,8 +6,9 @@ enum { CHUNK_ENTRIES = 4096, FIRST_TABLE_SLOTS = 1024 };
 static const uint32_t MOST_ENTRIES = UINT32_MAX - 1;
 
 /* Entries live in chunks, so that growing neither copies nor leaves half the memory unused. The table holds
- * position + 1 in open addressing, at most 7/8 full; growing frees the old one first, since the entries have all
- * that is needed to fill the new one. */
+ * position + 1 in open addressing; growing frees the old one first, since the entries have all that is needed to fill
+ * the new one. It is at most 3/4 full, since a search that finds nothing looks at all its neighbours, each of which
+ * is an access to memory; growing by less than a half keeps its share of an entry below 8 bytes all the same. */
 struct nj_index {
     int id_hash_bits;
     struct nj_index_entry **chunks;
@@ -87,16 +88,24 @@ static void table_put(struct nj_index *index, uint32_t position)
     index->table[slot] = position + 1;
 }
 
-static int grow_table(struct nj_index *index, struct nj_error *error)
+static int set_slots(struct nj_index *index, uint64_t slots, struct nj_error *error)
 {
     free(index->table);
-    index->slots += index->slots / 2;
+    index->slots = slots;
     index->table = calloc(index->slots, sizeof *index->table);
     if (index->table == NULL)
         return error_set(error, NJ_INTERNAL, "out of memory for an index of %u requests", index->count);
     for (uint32_t i = 0; i < index->count; i++)
         table_put(index, i);
     return 0;
+}
+
+int index_reserve(struct nj_index *index, uint64_t count, struct nj_error *error)
+{
+    if (count > MOST_ENTRIES)
+        return error_set(error, NJ_BAD_DATA, "more than %u requests: split the job", MOST_ENTRIES);
+    uint64_t slots = count + count / 8 * 7 + FIRST_TABLE_SLOTS;
+    return slots > index->slots ? set_slots(index, slots, error) : 0;
 }
 
 static int add_chunk(struct nj_index *index, struct nj_error *error)
@@ -120,7 +129,8 @@ int index_add(struct nj_index *index, const struct nj_index_entry *entry, struct
 {
     if (index->count == MOST_ENTRIES)
         return error_set(error, NJ_BAD_DATA, "more than %u requests: split the job", MOST_ENTRIES);
-    if ((uint64_t)(index->count + 1) * 8 > index->slots * 7 && grow_table(index, error) != 0)
+    if ((uint64_t)(index->count + 1) * 4 > index->slots * 3 &&
+        set_slots(index, index->slots + index->slots / 32 * 15, error) != 0)
         return -1;
     if (index->count == index->chunk_count * CHUNK_ENTRIES && add_chunk(index, error) != 0)
         return -1;

@@ -26,8 +26,10 @@ struct nj_index_entry {
     uint32_t line_low;
     uint32_t line_high : 4, length : 26, kind : 2;
     uint32_t prompt_tokens : 25, attempts : 6, own_id : 1; /* own_id: the line gives its id */
-    uint32_t max_new_tokens : 25, done : 1, failed : 1, resumed : 1;
+    /* cut: its answer ended for its length. retried: its attempts so far do not count. */
+    uint32_t max_new_tokens : 25, done : 1, failed : 1, resumed : 1, cut : 1, retried : 1;
 };
+enum { NJ_ENTRY_ATTEMPTS_MOST = 63 };
 static_assert(sizeof(struct nj_index_entry) == 40, "the index must stay small");
 
 static inline uint64_t index_entry_offset(const struct nj_index_entry *entry)
@@ -49,6 +51,8 @@ struct nj_index;
 struct nj_index *index_create(int id_hash_bits);
 void index_destroy(struct nj_index *index);
 
+/* Makes room in the hash table for so many entries at once. */
+int index_reserve(struct nj_index *index, uint64_t count, struct nj_error *error);
 int index_add(struct nj_index *index, const struct nj_index_entry *entry, struct nj_error *error);
 uint32_t index_count(const struct nj_index *index);
 struct nj_index_entry *index_at(struct nj_index *index, uint32_t position);

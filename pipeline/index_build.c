@@ -186,9 +186,11 @@ static int write_record(struct builder *builder, const struct nj_line *line, con
                                      .offset = line->offset,
                                      .line = line->number,
                                      .file = line->file,
+                                     .length = (uint32_t)line->length,
                                      .prompt_tokens = entry->prompt_tokens,
                                      .max_new_tokens = entry->max_new_tokens,
-                                     .kind = entry->kind};
+                                     .kind = entry->kind,
+                                     .own_id = entry->own_id};
     return index_writer_add(builder->build->writer, &record, error);
 }
 
@@ -237,8 +239,7 @@ static int take_line(struct builder *builder, const struct nj_line *line, struct
     return result;
 }
 
-/* Between lines: news, and whether to stop. */
-static int look_up(const struct nj_index_build *build, uint64_t lines, struct nj_error *error)
+int index_build_look_up(const struct nj_index_build *build, uint64_t lines, struct nj_error *error)
 {
     if (lines % PROGRESS_LINES == 0 && build->progress != NULL)
         build->progress(build->progress_context, lines);
@@ -256,11 +257,11 @@ int index_build(const struct nj_index_build *build, struct nj_index_totals *tota
         return -1;
     struct nj_line line;
     uint64_t lines = 0;
-    int got = look_up(build, lines, error);
+    int got = index_build_look_up(build, lines, error);
     while (got == 0 && (got = line_reader_next(reader, &line, error)) > 0) {
         got = take_line(&builder, &line, error);
         if (got == 0)
-            got = look_up(build, ++lines, error);
+            got = index_build_look_up(build, ++lines, error);
     }
     line_reader_destroy(reader);
     return got;

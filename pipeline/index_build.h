@@ -34,6 +34,13 @@ int index_build(const struct nj_index_build *build, struct nj_index_totals *tota
 
 /* NJ_BAD_DATA if there are lines and all are bad. */
 int index_check_some_good(const struct nj_index_totals *totals, struct nj_error *error);
+/* index_load.c: fills the (empty) index from index.bin instead, whose reader must match the input
+ * (index_reader_matches); `first_bad` stays empty. NJ_BAD_DATA if a record cannot be right. */
+int index_load(const struct nj_index_build *build, struct nj_index_reader *reader, struct nj_index_totals *totals,
+               struct nj_error *error);
+
+/* Between lines: news, and whether to stop (NJ_INTERRUPTED). */
+int index_build_look_up(const struct nj_index_build *build, uint64_t lines, struct nj_error *error);
 
 /* The problem of a duplicate: names where the id stands first. `entry` is the duplicate's. */
 int index_describe_duplicate(struct nj_examiner *examiner, const struct nj_index *index, const char *id,

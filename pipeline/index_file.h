@@ -1,22 +1,25 @@
 /* index.bin: the input's records in input order, so that export and status need neither the input nor the model,
- * and resume can tell what has been added, changed or removed.
+ * and a later run can tell what has been added, changed or removed, or need not read an unchanged input at all.
  *
- * A header of 64 bytes, the records (64 bytes each), and for each input file its size, time and label.
- * Little-endian; the header's checksums are XXH3-64. Written beside the old one and renamed at the end. */
+ * A table (table_file.h) whose trailer says what of the input was read: each file's size, times, inode and label,
+ * which copy of the input (spool.h), and which version of nightjar did it. */
 #ifndef NJ_PIPELINE_INDEX_FILE_H
 #define NJ_PIPELINE_INDEX_FILE_H
 
 #include "pipeline/digest.h"
 #include "pipeline/input.h"
 
-enum { NJ_INDEX_FILE_VERSION = 1 };
+enum { NJ_INDEX_FILE_VERSION = 2 };
 
 struct nj_index_record {
     struct nj_digest id_hash; /* XXH3-128 of the id */
     struct nj_digest digest;  /* of the request, or of the bad line */
     uint64_t offset, line;
-    uint32_t file, prompt_tokens, max_new_tokens;
-    uint32_t kind; /* enum nj_entry_kind */
+    uint32_t file, length; /* length: of the line, or of what is kept of one that is too long */
+    uint32_t prompt_tokens, max_new_tokens;
+    uint16_t kind;   /* enum nj_entry_kind */
+    uint16_t own_id; /* 1: the line gives its id */
+    uint32_t unused; /* 0 */
 };
 
 struct nj_index_writer;
@@ -40,5 +43,10 @@ int index_reader_next(struct nj_index_reader *reader, struct nj_index_record *re
 void index_reader_rewind(struct nj_index_reader *reader);
 /* The label of a file, "?" if there is none of that number. */
 const char *index_reader_label(const struct nj_index_reader *reader, uint32_t file);
+
+/* Whether the records were read from this input as it is now, by this version of nightjar: the same files with the
+ * same labels, sizes, times and inodes, and the same copy of what is not plain. The input's streams must have been
+ * listed (input_list_streams). */
+bool index_reader_matches(const struct nj_index_reader *reader, const struct nj_input *input);
 
 #endif

@@ -35,6 +35,9 @@ struct nj_input_file {
     char *label;
     uint64_t bytes; /* of lines once they are read; before that of the file */
     int64_t modified_nanoseconds;
+    /* When its content or its owner, mode, name changed last: unlike the above no program can set it. 0 if that was so
+     * shortly before the file was listed that a later change may bear the same time. */
+    int64_t changed_nanoseconds;
     uint64_t device, inode;
     enum nj_input_kind kind;
     uint64_t spool_start; /* unless plain: where it begins in the spool's space */
@@ -69,6 +72,16 @@ int input_use_spool(struct nj_input *input, const char *output_directory, enum n
 void input_use_once(struct nj_input *input, const atomic_int *stop);
 /* No original but plain files is read. */
 bool input_reads_copy(const struct nj_input *input);
+/* Instead of reading the lines: enters what the copy has of files that are not plain into the list of files, as
+ * reading does. Only if no new copy is being made (input_has_whole_copy). */
+int input_list_streams(struct nj_input *input, struct nj_error *error);
+/* Takes that back. */
+void input_forget_streams(struct nj_input *input);
+/* Nothing has to be copied: everything can be read again as it is. */
+bool input_has_whole_copy(const struct nj_input *input);
+/* Tells one complete copy from another; 0 if all files are plain. */
+uint64_t input_copy_checksum(const struct nj_input *input);
+
 /* After the last line: makes the copy durable and puts it in place. */
 int input_commit_spool(struct nj_input *input, struct nj_error *error);
 

@@ -51,6 +51,8 @@ struct nj_input_walk *input_walk_create(struct nj_input *input, struct nj_error 
 void input_walk_destroy(struct nj_input_walk *walk);
 /* The next file: 1, 0 at the end, -1. */
 int input_walk_next(struct nj_input_walk *walk, size_t *file, struct nj_error *error);
+/* To its end, without reading; not where it must be copied. */
+void input_walk_skip(struct nj_input_walk *walk);
 /* Its next bytes; *got 0 at its end. */
 int input_walk_read(struct nj_input_walk *walk, void *to, size_t most, size_t *got, struct nj_error *error);
 

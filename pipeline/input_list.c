@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "pipeline/input_internal.h"
 #include "pipeline/input_names.h"
 #include "pipeline/utf8_text.h"
+
+static const int64_t SETTLED_NANOSECONDS = INT64_C(2000000000);
 
 static int fail_path(struct nj_error *error, const char *path, const char *what)
 {
@@ -109,6 +112,20 @@ static int kind_of_name(const char *path, enum nj_input_kind *kind, struct nj_er
     return error_at(error, path, 0, -1);
 }
 
+static int64_t nanoseconds_of(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* File systems tell times apart by milliseconds, some by two seconds. */
+static int64_t settled_change_time(const struct stat *info)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t changed = nanoseconds_of(info->st_ctim);
+    return nanoseconds_of(now) - changed > SETTLED_NANOSECONDS ? changed : 0;
+}
+
 /* Takes `path` over, also when it fails. `info` NULL: the file is gone. */
 static int add_named(struct nj_input *input, char *path, size_t label_start, const struct stat *info,
                      struct nj_error *error)
@@ -120,7 +137,8 @@ static int add_named(struct nj_input *input, char *path, size_t label_start, con
     }
     if (info != NULL) {
         listed.file.bytes = (uint64_t)info->st_size;
-        listed.file.modified_nanoseconds = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+        listed.file.modified_nanoseconds = nanoseconds_of(info->st_mtim);
+        listed.file.changed_nanoseconds = settled_change_time(info);
         listed.file.device = (uint64_t)info->st_dev;
         listed.file.inode = (uint64_t)info->st_ino;
     }

@@ -114,6 +114,39 @@ void input_use_once(struct nj_input *input, const atomic_int *stop)
     input->stop = stop;
 }
 
+bool input_has_whole_copy(const struct nj_input *input)
+{
+    return input->writer == NULL;
+}
+
+uint64_t input_copy_checksum(const struct nj_input *input)
+{
+    const struct nj_spool *copy = input->writer != NULL ? input->writer : input->old;
+    return copy == NULL ? 0 : spool_checksum(copy);
+}
+
+int input_list_streams(struct nj_input *input, struct nj_error *error)
+{
+    struct nj_input_walk *walk = input_walk_create(input, error);
+    if (walk == NULL)
+        return -1;
+    size_t file;
+    int got;
+    while ((got = input_walk_next(walk, &file, error)) > 0)
+        input_walk_skip(walk);
+    input_walk_destroy(walk);
+    return got;
+}
+
+void input_forget_streams(struct nj_input *input)
+{
+    for (size_t i = input->listed; i < input->count; i++) {
+        free(input->files[i].file.path);
+        free(input->files[i].file.label);
+    }
+    input->count = input->listed;
+}
+
 bool input_reads_copy(const struct nj_input *input)
 {
     return input->old != NULL && input->writer == NULL;

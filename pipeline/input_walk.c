@@ -188,6 +188,12 @@ int input_walk_next(struct nj_input_walk *walk, size_t *file, struct nj_error *e
     return got;
 }
 
+void input_walk_skip(struct nj_input_walk *walk)
+{
+    if (walk->in_old)
+        walk->position = spool_stream_at(walk->input->old, walk->old_stream - 1)->bytes;
+}
+
 static int read_plain(struct nj_input_walk *walk, void *to, size_t most, size_t *got, struct nj_error *error)
 {
     int fd = input_descriptor(walk->input, walk->file, error);

@@ -45,7 +45,7 @@ static int compute_and_save(struct nj_job *job, struct nj_error *error)
             *error = saving;
         result = -1;
     }
-    return result;
+    return result == 0 ? job_end_retry(job, error) : result;
 }
 
 /* Gives the reserve back and tells the files how the run ended. */

@@ -10,6 +10,17 @@
 #include "engine/base/error.h"
 #include "engine/model/pack.h"
 
+enum nj_accept {
+    NJ_ACCEPT_CHANGED = 1, /* requests whose prompt or parameters have changed: computed again */
+    NJ_ACCEPT_REMOVED = 2  /* requests that are gone: their records leave the export */
+};
+
+enum nj_retry {
+    NJ_RETRY_ERRORS = 1, /* requests whose last record is an error; not bad lines, which fail until repaired */
+    NJ_RETRY_LENGTH = 2, /* answers that ended for their length */
+    NJ_RETRY_IDS = 4     /* those whose ids a file names */
+};
+
 /* What identifies the work. Written to job.json when the job is made; `resume DIR` reads it back. */
 struct nj_job_options {
     const char *model_path;
@@ -26,6 +37,11 @@ struct nj_job_options {
     uint64_t kv_memory_bytes; /* 0: default */
     const char *kernels;      /* NULL: auto */
     const char *cache_directory;
+    unsigned accept; /* enum nj_accept, or'ed: differences from the last run's input that do not stop this run */
+    /* Requests that are answered once more although they have a record, which stays until the new one is there. What
+     * is left when the run is interrupted is remembered: later runs need not ask for it again. */
+    unsigned retry;             /* enum nj_retry, or'ed */
+    const char *retry_ids_path; /* one id per line; with NJ_RETRY_IDS */
     bool resume; /* without the input: standard input, compressed files and archives come from the job's copy */
     const char *slurm_job_id; /* named in the lock and in runs.jsonl; NULL: none. Not read back by resume */
     uint64_t first;           /* this run ends when the input's first so many valid requests are answered; 0: all */

@@ -1,4 +1,4 @@
-/* The first part of a job: read the input, find out what is done already, write the records of bad lines. */
+/* The first part of a job: the index, what is done already, the records of bad lines. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,122 +8,11 @@
 #include "pipeline/output.h"
 #include "pipeline/status_file.h"
 
-enum { EXAMPLES_MOST = 3, ID_HASH_BITS = 64, STOP_ENTRIES = 64, RECORD_BYTES_GUESS = 256, TOKEN_BYTES_GUESS = 6 };
+enum { STOP_ENTRIES = 64, RECORD_BYTES_GUESS = 256, TOKEN_BYTES_GUESS = 6 };
 
 static void forward_notice(void *context, const char *line)
 {
     job_say(context, "%s", line);
-}
-
-static void report_lines(void *context, uint64_t lines)
-{
-    struct nj_job *job = context;
-    job->progress.requests = lines;
-    job_report(job);
-}
-
-/* What the last index has that this input lacks. */
-struct comparison {
-    uint64_t same, changed, removed;
-    char examples[400];
-    int example_count;
-};
-
-static void add_example(struct comparison *comparison, const char *label, const struct nj_index_record *record,
-                        bool changed)
-{
-    if (comparison->example_count++ >= EXAMPLES_MOST)
-        return;
-    size_t length = strlen(comparison->examples);
-    snprintf(comparison->examples + length, sizeof comparison->examples - length, "%s%.100s:%" PRIu64 " %s",
-             length > 0 ? ", " : "", label, record->line, changed ? "changed" : "removed");
-}
-
-/* An old request is the same if its id is there with the same digest. */
-static void compare_record(const struct nj_job *job, const struct nj_index_reader *old,
-                           const struct nj_index_record *record, struct comparison *comparison)
-{
-    uint64_t cursor = 0;
-    bool id_found = false;
-    int64_t position;
-    while ((position = index_find(job->index, record->id_hash.low, &cursor)) != NJ_INDEX_NONE) {
-        id_found = true;
-        if (index_at(job->index, (uint32_t)position)->digest == record->digest.low) {
-            comparison->same++;
-            return;
-        }
-    }
-    comparison->changed += id_found;
-    comparison->removed += !id_found;
-    add_example(comparison, index_reader_label(old, record->file), record, id_found);
-}
-
-/* Bad lines may be repaired or removed freely: nothing was computed for them. */
-static int compare_records(const struct nj_job *job, struct nj_index_reader *old, struct nj_error *error)
-{
-    struct comparison comparison = {0};
-    struct nj_index_record record;
-    int got;
-    while ((got = index_reader_next(old, &record, error)) > 0) {
-        if (record.kind == NJ_ENTRY_REQUEST)
-            compare_record(job, old, &record, &comparison);
-    }
-    if (got < 0)
-        return -1;
-    if (comparison.changed + comparison.removed > 0)
-        return error_set(error, NJ_BAD_DATA,
-                         "the input is not the one this job began with: %" PRIu64 " requests changed, %" PRIu64
-                         " removed (%s); restore them, or begin another job in another output directory",
-                         comparison.changed, comparison.removed, comparison.examples);
-    uint64_t added = job->totals.requests - job->totals.bad - comparison.same;
-    if (added > 0)
-        job_say(job, "%" PRIu64 " requests are new in the input", added);
-    return 0;
-}
-
-static int compare_with_last(const struct nj_job *job, const char *path, struct nj_error *error)
-{
-    struct nj_error reading = {0};
-    struct nj_index_reader *old = index_reader_open(path, &job->file.job_digest, &reading);
-    if (old == NULL && reading.code == NJ_BAD_DATA)
-        job_say(job, "warning: %s: %s", path, reading.message);
-    if (old == NULL && reading.code != NJ_BAD_DATA && reading.code != NJ_NO_INPUT) {
-        *error = reading;
-        return -1;
-    }
-    if (old == NULL)
-        return 0;
-    int result = compare_records(job, old, error);
-    index_reader_close(old);
-    return result;
-}
-
-static int build_index(struct nj_job *job, struct nj_error *error)
-{
-    char *path = output_path(job->directory, "index.bin", error);
-    if (path == NULL)
-        return -1;
-    struct nj_index_writer *writer = index_writer_create(path, job->file.job_digest, error);
-    job->index = index_create(ID_HASH_BITS);
-    struct nj_index_build build = {.examiner = &job->examiner,
-                                   .index = job->index,
-                                   .writer = writer,
-                                   .strict = job->options->strict,
-                                   .notice = forward_notice,
-                                   .notice_context = job,
-                                   .progress = report_lines,
-                                   .progress_context = job,
-                                   .stop = job->stop};
-    int result = -1;
-    if (writer != NULL && job->index == NULL)
-        error_set(error, NJ_INTERNAL, "out of memory");
-    else if (writer != NULL && index_build(&build, &job->totals, error) == 0 &&
-             compare_with_last(job, path, error) == 0 && job_file_write(job->directory, &job->file, error) == 0 &&
-             input_commit_spool(job->input, error) == 0)
-        result = index_writer_commit(writer, job->input, error);
-    index_writer_destroy(writer);
-    free(path);
-    return result;
 }
 
 /* Whether the entry's line, read again, gives the id that has this hash. -1: error. */
@@ -145,16 +34,15 @@ static int entry_has_hash(struct nj_job *job, const struct nj_index_entry *entry
     return same;
 }
 
-/* The entry with this id and digest: 1, 0 if there is none. Where the halves kept in memory fit several entries,
- * their lines decide. */
-static int find_entry(struct nj_job *job, struct nj_digest id_hash, struct nj_digest digest, uint32_t *position,
-                      struct nj_error *error)
+/* Where the halves kept in memory fit several entries, their lines decide. */
+int job_find_entry(struct nj_job *job, struct nj_digest id_hash, const struct nj_digest *digest, uint32_t *position,
+                   struct nj_error *error)
 {
     uint64_t cursor = 0;
     uint32_t matches = 0;
     int64_t found;
     while ((found = index_find(job->index, id_hash.low, &cursor)) != NJ_INDEX_NONE) {
-        if (index_at(job->index, (uint32_t)found)->digest != digest.low)
+        if (digest != NULL && index_at(job->index, (uint32_t)found)->digest != digest->low)
             continue;
         if (matches++ == 0)
             *position = (uint32_t)found;
@@ -164,7 +52,8 @@ static int find_entry(struct nj_job *job, struct nj_digest id_hash, struct nj_di
     cursor = 0;
     while ((found = index_find(job->index, id_hash.low, &cursor)) != NJ_INDEX_NONE) {
         const struct nj_index_entry *entry = index_at(job->index, (uint32_t)found);
-        int same = entry->digest == digest.low ? entry_has_hash(job, entry, id_hash, error) : 0;
+        bool candidate = digest == NULL || entry->digest == digest->low;
+        int same = candidate ? entry_has_hash(job, entry, id_hash, error) : 0;
         *position = (uint32_t)found;
         if (same != 0)
             return same;
@@ -177,6 +66,33 @@ struct log_visit {
     bool failed; /* the log holds errors */
 };
 
+/* Whatever the request was when it had this record: its next one is a later attempt. */
+static void raise_attempts(struct nj_job *job, const struct nj_record_key *key)
+{
+    unsigned attempts = key->attempt < NJ_ENTRY_ATTEMPTS_MOST ? key->attempt : NJ_ENTRY_ATTEMPTS_MOST;
+    uint64_t cursor = 0;
+    int64_t found;
+    while ((found = index_find(job->index, key->id_hash.low, &cursor)) != NJ_INDEX_NONE) {
+        struct nj_index_entry *entry = index_at(job->index, (uint32_t)found);
+        if (attempts > entry->attempts)
+            entry->attempts = attempts & NJ_ENTRY_ATTEMPTS_MOST;
+    }
+}
+
+/* The latest attempt says how it ended; of a request that is retried the earlier ones do not count. */
+static void take_record(struct nj_job *job, struct nj_index_entry *entry, const struct nj_record_key *key, bool failed,
+                        bool cut)
+{
+    bool later = key->attempt > entry->attempts;
+    if (!entry->done && (later || !entry->retried))
+        job_count_done(job, entry, key->new_tokens, failed, false);
+    else if (!entry->done || !later)
+        return;
+    job->progress.requests_failed += (uint64_t)failed - entry->failed;
+    entry->failed = failed;
+    entry->cut = cut;
+}
+
 static int note_record(void *context, const char *line, size_t length, uint64_t offset, struct nj_error *error)
 {
     struct log_visit *visit = context;
@@ -186,17 +102,14 @@ static int note_record(void *context, const char *line, size_t length, uint64_t 
     (void)offset;
     if (record_read_key(line, length, &key) != 0)
         return 0;
-    int found = find_entry(job, key.id_hash, key.digest, &position, error);
-    if (found <= 0) {
-        job->strays += found == 0 && !visit->failed;
-        return found;
-    }
-    struct nj_index_entry *entry = index_at(job->index, position);
-    unsigned attempts = key.attempt > 63 ? 63 : key.attempt;
-    if (attempts > entry->attempts)
-        entry->attempts = attempts & 63;
-    if (!entry->done)
-        job_count_done(job, entry, key.new_tokens, visit->failed, false);
+    int found = job_find_entry(job, key.id_hash, &key.digest, &position, error);
+    if (found < 0)
+        return -1;
+    if (found > 0)
+        take_record(job, index_at(job->index, position), &key, visit->failed, record_is_cut(line, length));
+    else
+        job->strays += !visit->failed;
+    raise_attempts(job, &key);
     return 0;
 }
 
@@ -214,7 +127,7 @@ static struct nj_record_log *open_log(struct nj_job *job, const char *name, cons
     return record_log_open(&options, error);
 }
 
-/* Results come first: a request that failed once and was answered later is answered. */
+/* Of two records that are the same attempt, the answer counts: it comes first. */
 static int read_logs(struct nj_job *job, bool has_checkpoint, struct nj_error *error)
 {
     const struct nj_checkpoint *checkpoint = &job->checkpoint;
@@ -274,7 +187,7 @@ static int match_checkpoint(struct nj_job *job, struct nj_error *error)
     for (size_t i = 0; i < checkpoint->count; i++) {
         const struct nj_checkpoint_sequence *sequence = &checkpoint->sequences[i];
         uint32_t position;
-        int found = find_entry(job, sequence->id_hash, sequence->digest, &position, error);
+        int found = job_find_entry(job, sequence->id_hash, &sequence->digest, &position, error);
         if (found < 0)
             return -1;
         struct nj_index_entry *entry = found ? index_at(job->index, position) : NULL;
@@ -385,7 +298,7 @@ int job_read_input(struct nj_job *job, struct nj_error *error)
     job->status_seconds = job->synced_seconds = job->checkpoint_seconds = job_clock();
     if (job_write_status(job, "running", NJ_OK, error) != 0)
         return -1;
-    if (build_index(job, error) != 0) {
+    if (job_make_index(job, error) != 0) {
         job->progress = last;
         return -1;
     }
@@ -394,8 +307,9 @@ int job_read_input(struct nj_job *job, struct nj_error *error)
     job->estimate.most_new_tokens = job->totals.most_new_tokens;
     job->position_limit = order_limit(job->index, job->options->first);
     int has_checkpoint = read_checkpoint(job, error);
-    if (has_checkpoint < 0 || read_logs(job, has_checkpoint > 0, error) != 0 || match_checkpoint(job, error) != 0 ||
-        write_bad_lines(job, error) != 0 || index_check_some_good(&job->totals, error) != 0 || check_space(job, error) != 0)
+    if (has_checkpoint < 0 || job_read_retry(job, error) != 0 || read_logs(job, has_checkpoint > 0, error) != 0 ||
+        match_checkpoint(job, error) != 0 || job_choose_retry(job, error) != 0 || write_bad_lines(job, error) != 0 ||
+        index_check_some_good(&job->totals, error) != 0 || check_space(job, error) != 0)
         return -1;
     if (job->totals.requests == 0)
         job_say(job, "warning: the input holds no requests");

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,9 +145,18 @@ static int use_spool(struct nj_job *job, struct nj_error *error)
     return 0;
 }
 
+/* It is read when the input has been; a wrong name should be told at once. */
+static int check_ids_file(const struct nj_job_options *options, struct nj_error *error)
+{
+    if ((options->retry & NJ_RETRY_IDS) == 0 || access(options->retry_ids_path, R_OK) == 0)
+        return 0;
+    error_set(error, NJ_NO_INPUT, "the file of ids to retry: %s", strerror(errno));
+    return error_at(error, options->retry_ids_path, 0, -1);
+}
+
 int job_open(struct nj_job *job, struct nj_error *error)
 {
-    if (make_paths(job, error) != 0)
+    if (make_paths(job, error) != 0 || check_ids_file(job->options, error) != 0)
         return -1;
     /* Opening a model for the first time takes minutes: who would wait for the directory in vain is told before. */
     if (lock_check_free(job->directory, error) != 0)

@@ -54,3 +54,13 @@ void job_count_done(struct nj_job *job, struct nj_index_entry *entry, uint32_t n
     if (entry->kind == NJ_ENTRY_REQUEST)
         estimate_add_done(&job->estimate, entry->prompt_tokens, entry->max_new_tokens, new_tokens, in_this_run);
 }
+
+void job_count_undone(struct nj_job *job, struct nj_index_entry *entry)
+{
+    job->progress.requests_done--;
+    job->progress.requests_failed -= entry->failed;
+    entry->done = 0;
+    entry->failed = 0;
+    if (entry->kind == NJ_ENTRY_REQUEST)
+        estimate_take_back(&job->estimate, entry->prompt_tokens, entry->max_new_tokens);
+}

@@ -11,6 +11,7 @@
 #include "pipeline/lock.h"
 #include "pipeline/order.h"
 #include "pipeline/record.h"
+#include "pipeline/retry_file.h"
 #include "pipeline/status_file.h"
 
 /* A request that the scheduler holds: what its record needs. */
@@ -54,7 +55,8 @@ struct nj_job {
     struct nj_resumption *resumptions;
     /* The first `resumptions_wanted` go on in this run; the others only stay in the checkpoint. */
     size_t resumption_count, resumptions_wanted, resumptions_taken;
-    uint64_t strays; /* results that belong to no line of the input */
+    struct nj_retry_wish retry; /* what retry.bin was made for; kinds 0: there is none */
+    uint64_t strays;            /* results that belong to no line of the input */
 
     struct nj_device *device;
     struct nj_scheduler *scheduler;
@@ -82,12 +84,29 @@ int job_write_status(struct nj_job *job, const char *state, int exit_code, struc
 /* A request has its record. new_tokens 0 for failed ones. */
 void job_count_done(struct nj_job *job, struct nj_index_entry *entry, uint32_t new_tokens, bool failed,
                     bool in_this_run);
+/* It is to have another one. */
+void job_count_undone(struct nj_job *job, struct nj_index_entry *entry);
 
 /* job_open.c: the directory, the lock, job.json, the model, the input. */
 int job_open(struct nj_job *job, struct nj_error *error);
 
+/* job_index.c */
+int job_make_index(struct nj_job *job, struct nj_error *error);
+
+/* job_retry.c */
+/* Before the logs are read: of the requests that an earlier run left to retry, only a later record counts. */
+int job_read_retry(struct nj_job *job, struct nj_error *error);
+/* After it: takes the requests that this run asks for back into the work, and remembers them. */
+int job_choose_retry(struct nj_job *job, struct nj_error *error);
+/* When every request has its record. */
+int job_end_retry(const struct nj_job *job, struct nj_error *error);
+
 /* job_input.c: the index, what is done already, the records of bad lines. */
 int job_read_input(struct nj_job *job, struct nj_error *error);
+/* The entry with this id and, unless it is NULL, this digest: 1, 0 if there is none, -1. While the index has its
+ * table. */
+int job_find_entry(struct nj_job *job, struct nj_digest id_hash, const struct nj_digest *digest, uint32_t *position,
+                   struct nj_error *error);
 
 /* job_plan.c: fills in what the scheduler runs with; NJ_DOES_NOT_FIT names what would. */
 int job_plan(struct nj_job *job, struct nj_scheduler_options *plan, struct nj_error *error);

@@ -251,3 +251,10 @@ int record_read_key(const char *line, size_t length, struct nj_record_key *key)
     read_counts(tail, key);
     return 0;
 }
+
+bool record_is_cut(const char *line, size_t length)
+{
+    /* Within a string its quotes would be escaped. */
+    static const char mark[] = "\"finish_reason\":\"length\"";
+    return memmem(line, length, mark, sizeof mark - 1) != NULL;
+}

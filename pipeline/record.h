@@ -3,6 +3,7 @@
 #ifndef NJ_PIPELINE_RECORD_H
 #define NJ_PIPELINE_RECORD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,6 +49,9 @@ struct nj_record_key {
     uint32_t prompt_tokens, new_tokens; /* results only */
 };
 int record_read_key(const char *line, size_t length, struct nj_record_key *key);
+
+/* Whether an answer ended for its length: any of its choices. The line is one of ours and its checksum is right. */
+bool record_is_cut(const char *line, size_t length);
 
 /* Bytes of the line's part that is for users; followed by '}' it is the exported record. 0: not such a line. */
 size_t record_public_length(const char *line, size_t length);

@@ -123,6 +123,10 @@ static int read_variables(struct nj_request *request, const struct field *field,
 
 static int fail_range(const struct field *field, double value, struct nj_problem *problem)
 {
+    /* An end that only the type sets says nothing to a user. */
+    if (field->most == (double)INT64_MAX)
+        return problem_set(problem, "invalid_request", "%s must be at least %g; it is %g", field->name, field->least,
+                           value);
     return problem_set(problem, "invalid_request", "%s must be %s %g and %s %g; it is %g", field->name,
                        field->above_least ? "above" : "at least", field->least, field->below_most ? "below" : "at most",
                        field->most, value);

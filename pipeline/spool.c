@@ -336,6 +336,11 @@ static const char *find_block(struct nj_spool *spool, uint64_t number, struct nj
     return oldest->bytes;
 }
 
+uint64_t spool_checksum(const struct nj_spool *spool)
+{
+    return spool->manifest_checksum;
+}
+
 int spool_read(struct nj_spool *spool, uint64_t position, void *to, size_t length, struct nj_error *error)
 {
     if (length > spool->raw_bytes || position > spool->raw_bytes - length)

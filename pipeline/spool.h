@@ -52,6 +52,9 @@ const struct nj_spool_source *spool_source_at(const struct nj_spool *spool, size
 size_t spool_stream_count(const struct nj_spool *spool);
 const struct nj_spool_stream *spool_stream_at(const struct nj_spool *spool, size_t index);
 
+/* Of all that spool.bin says, the blocks' checksums included; of a complete spool. */
+uint64_t spool_checksum(const struct nj_spool *spool);
+
 /* Reads exactly `length` bytes of the space, also of a spool that is being written. A block that is not what was
  * written is NJ_BAD_DATA with the remedy. */
 int spool_read(struct nj_spool *spool, uint64_t position, void *to, size_t length, struct nj_error *error);

@@ -31,6 +31,7 @@ struct nj_spool {
     struct spool_block *blocks;
     size_t block_count, block_capacity;
     uint64_t raw_bytes, stored_bytes;
+    uint64_t manifest_checksum; /* of spool.bin as it is in place */
 
     bool writing;        /* begun here and not committed */
     char *pending;       /* the block being filled */
@@ -53,7 +54,7 @@ int spool_fail_damaged(const char *path, const char *what, struct nj_error *erro
 int spool_grow(void **array, size_t *capacity, size_t count, size_t element_bytes, struct nj_error *error);
 
 /* spool_manifest.c */
-int spool_manifest_write(const struct nj_spool *spool, struct nj_error *error);
+int spool_manifest_write(struct nj_spool *spool, struct nj_error *error);
 /* 1 read, 0 there is none, -1. */
 int spool_manifest_read(struct nj_spool *spool, struct nj_error *error);
 

@@ -68,7 +68,7 @@ static int put_streams(const struct nj_spool *spool, struct nj_byte_buffer *out,
     return 0;
 }
 
-int spool_manifest_write(const struct nj_spool *spool, struct nj_error *error)
+int spool_manifest_write(struct nj_spool *spool, struct nj_error *error)
 {
     struct nj_byte_buffer out = {0};
     struct header header = {.version = NJ_SPOOL_VERSION,
@@ -87,6 +87,7 @@ int spool_manifest_write(const struct nj_spool *spool, struct nj_error *error)
         header.checksum = XXH3_64bits(&header, offsetof(struct header, checksum));
         memcpy(out.data, &header, sizeof header);
         result = file_replace(spool->manifest_path, out.data, out.length, error);
+        spool->manifest_checksum = header.checksum;
     }
     byte_buffer_free(&out);
     return result;
@@ -188,6 +189,7 @@ static int parse(struct nj_spool *spool, const char *content, size_t length, str
         return spool_fail_damaged(path, "another version of nightjar wrote it", error);
     if (header.content_checksum != XXH3_64bits(cursor.at, cursor.left))
         return spool_fail_damaged(path, "its checksum", error);
+    spool->manifest_checksum = header.checksum;
     spool->generation = header.generation;
     spool->raw_bytes = header.raw_bytes;
     spool->stored_bytes = header.stored_bytes;

@@ -10,6 +10,7 @@
 #include "jobs/nearest.h"
 #include "jobs/options.h"
 #include "jobs/values.h"
+#include "pipeline/job.h"
 
 static void test_counts(void **state)
 {
@@ -134,6 +135,27 @@ static void test_times(void **state)
     }
 }
 
+static void test_words(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"changed", "removed", NULL};
+    static const struct {
+        const char *text;
+        unsigned bits;
+    } lists[] = {{"changed", 1}, {"removed", 2}, {"changed,removed", 3}, {"removed,changed,removed", 3}};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        unsigned bits = 4;
+        assert_int_equal(value_parse_words(lists[i].text, words, &bits), 0);
+        assert_int_equal(bits, 4 | lists[i].bits);
+    }
+    const char *const refused[] = {"", ",", "changed,", ",changed", "change", "changedd", "changed removed", "Changed"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        unsigned bits = 4;
+        assert_int_equal(value_parse_words(refused[i], words, &bits), -1);
+        assert_int_equal(bits, 4);
+    }
+}
+
 static void test_nearest(void **state)
 {
     (void)state;
@@ -186,6 +208,28 @@ static void test_options_of_another_command(void **state)
     assert_non_null(strstr(error.message, "--strict"));
 }
 
+static void test_accept_and_retry(void **state)
+{
+    (void)state;
+    struct nj_arguments arguments;
+    struct nj_error error = {0};
+    const char *given[] = {"dir",     "--accept", "changed", "--retry=length,errors", "--accept=removed",
+                           "--retry", "ids=a,b"};
+    assert_int_equal(options_parse(NJ_FOR_RESUME, given, 7, &arguments, &error), 0);
+    assert_int_equal(arguments.accept, NJ_ACCEPT_CHANGED | NJ_ACCEPT_REMOVED);
+    assert_int_equal(arguments.retry, NJ_RETRY_ERRORS | NJ_RETRY_LENGTH | NJ_RETRY_IDS);
+    assert_string_equal(arguments.retry_ids, "a,b");
+    const char *const refused[] = {"--retry=all", "--retry=", "--retry=ids=", "--retry=errors,ids=x", "--accept=added"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        const char *word = refused[i];
+        assert_int_equal(options_parse(NJ_FOR_RUN, &word, 1, &arguments, &error), -1);
+        assert_int_equal(error.code, NJ_BAD_USAGE);
+    }
+    const char *twice[] = {"--retry=ids=a", "--retry=ids=b"};
+    assert_int_equal(options_parse(NJ_FOR_RUN, twice, 2, &arguments, &error), -1);
+    assert_non_null(strstr(error.message, "twice"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,9 +237,11 @@ int main(void)
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_sizes_shown),
         cmocka_unit_test(test_times),
+        cmocka_unit_test(test_words),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_options_and_operands_mix),
         cmocka_unit_test(test_options_of_another_command),
+        cmocka_unit_test(test_accept_and_retry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
