@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 32768 };
+enum { LEAST_CHUNK_BYTES = 2048, MOST_CHUNK_BYTES = 32768 };
 
 struct arena_chunk {
     struct arena_chunk *next;
@@ -31,13 +31,19 @@ void arena_free(struct arena *arena)
 
 static struct arena_chunk *add_chunk(struct arena *arena, size_t bytes)
 {
-    size_t capacity = bytes > CHUNK_BYTES / 4 ? bytes : CHUNK_BYTES;
+    /* As much as there is already: a short conversation should not clear, and drive out of the cache, what a long one
+     * needs. */
+    size_t usual = arena->used_bytes < LEAST_CHUNK_BYTES  ? LEAST_CHUNK_BYTES
+                   : arena->used_bytes > MOST_CHUNK_BYTES ? MOST_CHUNK_BYTES
+                                                          : arena->used_bytes;
+    bool is_large = bytes > usual / 4;
+    size_t capacity = is_large ? bytes : usual;
     struct arena_chunk *chunk = calloc(1, sizeof *chunk + capacity);
     if (chunk == NULL)
         arena_fail(arena, NJ_INTERNAL, "out of memory in a chat template; free some memory and run again");
     chunk->capacity = capacity;
     /* A large block gets a chunk of its own behind the current one, whose rest stays in use. */
-    if (capacity != CHUNK_BYTES && arena->chunks != NULL) {
+    if (is_large && arena->chunks != NULL) {
         chunk->next = arena->chunks->next;
         arena->chunks->next = chunk;
     } else {

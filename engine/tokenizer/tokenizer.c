@@ -7,6 +7,7 @@
 #include "engine/base/utf8.h"
 #include "engine/tokenizer/digest.h"
 #include "engine/tokenizer/metadata.h"
+#include "engine/tokenizer/piece_cache.h"
 #include "engine/tokenizer/pretokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 
@@ -16,6 +17,7 @@ struct scratch {
     struct scratch *next;
     struct nj_pretokenizer_scratch *split;
     struct nj_merge_scratch merge;
+    struct nj_cached_piece *cache; /* NJ_CACHED_PIECES */
 };
 
 struct scratch_pool {
@@ -35,6 +37,16 @@ struct nj_tokenizer {
     char digest[33];
 };
 
+static void scratch_destroy(struct scratch *scratch)
+{
+    if (scratch == NULL)
+        return;
+    pretokenizer_destroy_scratch(scratch->split);
+    merge_scratch_free(&scratch->merge);
+    free(scratch->cache);
+    free(scratch);
+}
+
 static struct scratch_pool *pool_create(void)
 {
     struct scratch_pool *pool = calloc(1, sizeof *pool);
@@ -52,9 +64,7 @@ static void pool_destroy(struct scratch_pool *pool)
     while (pool->free != NULL) {
         struct scratch *scratch = pool->free;
         pool->free = scratch->next;
-        pretokenizer_destroy_scratch(scratch->split);
-        merge_scratch_free(&scratch->merge);
-        free(scratch);
+        scratch_destroy(scratch);
     }
     pthread_mutex_destroy(&pool->lock);
     free(pool);
@@ -63,8 +73,9 @@ static void pool_destroy(struct scratch_pool *pool)
 static struct scratch *scratch_create(const struct nj_tokenizer *tokenizer, struct nj_error *error)
 {
     struct scratch *scratch = calloc(1, sizeof *scratch);
-    if (scratch == NULL || (scratch->split = pretokenizer_create_scratch(tokenizer->pretokenizer)) == NULL) {
-        free(scratch);
+    if (scratch == NULL || (scratch->split = pretokenizer_create_scratch(tokenizer->pretokenizer)) == NULL ||
+        (scratch->cache = calloc(NJ_CACHED_PIECES, sizeof *scratch->cache)) == NULL) {
+        scratch_destroy(scratch);
         error_set(error, NJ_INTERNAL, "out of memory for the tokenizer");
         return NULL;
     }
@@ -192,9 +203,8 @@ struct encoding {
     struct nj_error *error;
 };
 
-static int encode_piece(void *context, const char *piece, size_t length, struct nj_error *error)
+static int encode_new_piece(const struct encoding *encoding, const char *piece, size_t length, struct nj_error *error)
 {
-    const struct encoding *encoding = context;
     const struct nj_vocabulary *vocabulary = &encoding->tokenizer->vocabulary;
     if (length <= vocabulary->longest_bytes) {
         int32_t id = text_table_find(&vocabulary->whole, piece, length);
@@ -202,6 +212,26 @@ static int encode_piece(void *context, const char *piece, size_t length, struct 
             return ids_append(encoding->ids, id, error);
     }
     return merges_apply(&vocabulary->merges, &encoding->scratch->merge, piece, length, encoding->ids, error);
+}
+
+static int encode_piece(void *context, const char *piece, size_t length, struct nj_error *error)
+{
+    const struct encoding *encoding = context;
+    struct nj_ids *ids = encoding->ids;
+    struct nj_cached_piece *slot = piece_cache_slot(encoding->scratch->cache, piece, length);
+    if (slot != NULL && piece_cache_holds(slot, piece, length)) {
+        for (int i = 0; i < slot->count; i++) {
+            if (ids_append(ids, slot->id[i], error) != 0)
+                return -1;
+        }
+        return 0;
+    }
+    size_t before = ids->count;
+    if (encode_new_piece(encoding, piece, length, error) != 0)
+        return -1;
+    if (slot != NULL)
+        piece_cache_put(slot, piece, length, ids->id + before, ids->count - before);
+    return 0;
 }
 
 static int encode_plain(struct encoding *encoding, const char *text, size_t length)

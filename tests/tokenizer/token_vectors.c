@@ -84,8 +84,12 @@ void check_vector(const struct nj_tokenizer *tokenizer, const json_t *line, cons
     struct nj_text text = json_text(line, "text");
     struct nj_ids ids = {0};
     struct nj_error error;
-    assert_int_equal(tokenizer_encode_text(tokenizer, text.bytes, text.length, &ids, &error), 0);
-    assert_ids_equal(&ids, json_object_get(line, key), text);
+    /* The second time its pieces come from the cache. */
+    for (int round = 0; round < 2; round++) {
+        ids.count = 0;
+        assert_int_equal(tokenizer_encode_text(tokenizer, text.bytes, text.length, &ids, &error), 0);
+        assert_ids_equal(&ids, json_object_get(line, key), text);
+    }
     assert_true(tokenizer_least_tokens(tokenizer, text.bytes, text.length) <= ids.count);
     if (!lossy || has_every_byte(tokenizer, text))
         assert_bytes_equal(tokenizer, &ids, text);
