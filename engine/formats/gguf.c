@@ -97,20 +97,6 @@ static int read_alignment(struct nj_gguf *gguf, struct nj_gguf_cursor *cursor)
     return 0;
 }
 
-static int refuse_split(const struct nj_gguf *gguf, struct nj_gguf_cursor *cursor)
-{
-    uint64_t parts = 1;
-    int found = gguf_get_u64(gguf, "split.count", UINT16_MAX, &parts, cursor->error);
-    if (found < 0)
-        return -1;
-    if (parts <= 1)
-        return 0;
-    return gguf_cursor_fail(cursor, gguf_find_entry(gguf, "split.count")->position,
-                            "one of %" PRIu64 " parts of a split model; join them into one file first "
-                            "(llama-gguf-split --merge)",
-                            parts);
-}
-
 static int read_directory(struct nj_gguf *gguf, struct nj_error *error)
 {
     struct nj_gguf_cursor cursor;
@@ -118,8 +104,7 @@ static int read_directory(struct nj_gguf *gguf, struct nj_error *error)
         return -1;
     uint64_t tensors, entries;
     int failed = read_header(&cursor, &tensors, &entries) != 0 || gguf_read_entries(gguf, &cursor, entries) != 0 ||
-                 read_alignment(gguf, &cursor) != 0 || refuse_split(gguf, &cursor) != 0 ||
-                 gguf_read_tensors(gguf, &cursor, tensors) != 0;
+                 read_alignment(gguf, &cursor) != 0 || gguf_read_tensors(gguf, &cursor, tensors) != 0;
     gguf_cursor_close(&cursor);
     return failed ? -1 : 0;
 }
@@ -144,7 +129,7 @@ static int open_file(struct nj_gguf *gguf, const char *path, struct nj_error *er
     return error_at(error, path, 0, -1);
 }
 
-struct nj_gguf *gguf_open(const char *path, struct nj_error *error)
+struct nj_gguf *gguf_open_file(const char *path, struct nj_error *error)
 {
     struct nj_gguf *gguf = calloc(1, sizeof *gguf);
     if (gguf == NULL) {
@@ -159,10 +144,22 @@ struct nj_gguf *gguf_open(const char *path, struct nj_error *error)
     return gguf;
 }
 
+struct nj_gguf *gguf_open(const char *path, struct nj_error *error)
+{
+    struct nj_gguf *gguf = gguf_open_file(path, error);
+    if (gguf != NULL && gguf_join_parts(gguf, error) != 0) {
+        gguf_close(gguf);
+        return NULL;
+    }
+    return gguf;
+}
+
 void gguf_close(struct nj_gguf *gguf)
 {
     if (gguf == NULL)
         return;
+    for (size_t i = 0; i < gguf->further_count; i++)
+        gguf_close(gguf->further[i]);
     if (gguf->fd >= 0)
         close(gguf->fd);
     gguf_memory_free(&gguf->memory);
@@ -192,8 +189,8 @@ const struct nj_gguf_tensor *gguf_tensor_find(const struct nj_gguf *gguf, const 
     return found == NULL ? NULL : &gguf->tensors[found->index];
 }
 
-int gguf_read(const struct nj_gguf *gguf, const struct nj_gguf_tensor *tensor, uint64_t offset, void *to, size_t bytes,
-              struct nj_error *error)
+int gguf_read_file(const struct nj_gguf *gguf, const struct nj_gguf_tensor *tensor, uint64_t offset, void *to,
+                   size_t bytes, struct nj_error *error)
 {
     uint64_t end;
     if (!checked_add(offset, bytes, &end) || end > tensor->bytes) {

@@ -1,7 +1,8 @@
 /* GGUF v2/v3 reader: metadata and tensor directory are read into memory, tensor data is read on demand
  * with pread (never mapped). No size from the file is used before it is checked; every kind of bad file
  * gets one error (NJ_BAD_DATA) that names the file and, where known, the byte.
- * One of several parts of a split model is refused too. A reader may be used by several threads at once.
+ * Of a split model the first file is opened, NAME-00001-of-0000N.gguf; the others are found beside it by their names.
+ * A reader may be used by several threads at once.
  * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
 #ifndef NJ_ENGINE_FORMATS_GGUF_H
 #define NJ_ENGINE_FORMATS_GGUF_H
@@ -18,6 +19,10 @@ struct nj_gguf;
 struct nj_gguf *gguf_open(const char *path, struct nj_error *error);
 void gguf_close(struct nj_gguf *gguf);
 const char *gguf_path(const struct nj_gguf *gguf);
+
+/* The files of the model: one, or those of a split model in their order, the first of which is gguf_path. */
+size_t gguf_part_count(const struct nj_gguf *gguf);
+const char *gguf_part_path(const struct nj_gguf *gguf, size_t index);
 
 /* A string inside the file's metadata: not NUL-terminated, lives as long as the reader. */
 struct nj_text {
@@ -45,7 +50,8 @@ struct nj_gguf_tensor {
     uint32_t type_id;
     int dimensions;
     uint64_t shape[4]; /* shape[0] is the row length (columns), shape[1] the number of rows */
-    uint64_t offset;   /* from the start of the file */
+    uint32_t part;     /* of a split model: which file holds it, from 0 */
+    uint64_t offset;   /* from the start of that file */
     uint64_t bytes;    /* 0 if the type is not read: its size is not known */
 };
 

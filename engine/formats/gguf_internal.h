@@ -71,7 +71,18 @@ struct nj_gguf {
     struct nj_gguf_tensor *tensors;
     size_t tensor_count;
     struct nj_gguf_name *tensor_names;
+    /* Of a split model: its further files, each with its own directory; the first one's tensors are those of all. */
+    struct nj_gguf **further;
+    size_t further_count;
 };
+
+/* One file by itself, whether or not it belongs to a split model. */
+struct nj_gguf *gguf_open_file(const char *path, struct nj_error *error);
+/* Opens the further files that the metadata asks for and adds their tensors. */
+int gguf_join_parts(struct nj_gguf *gguf, struct nj_error *error);
+/* gguf_read of a tensor that is in this very file. */
+int gguf_read_file(const struct nj_gguf *gguf, const struct nj_gguf_tensor *tensor, uint64_t offset, void *to,
+                   size_t bytes, struct nj_error *error);
 
 /* Sorts by name; returns the later occurrence of a name that occurs twice, or NULL. */
 const struct nj_gguf_name *gguf_names_sort(struct nj_gguf_name *names, size_t count);

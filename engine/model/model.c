@@ -7,10 +7,25 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "engine/model/model_files.h"
+
 static int fail_path(const char *path, const char *problem, struct nj_error *error)
 {
     error_set(error, NJ_NO_INPUT, "%s", problem);
     return error_at(error, path, 0, -1);
+}
+
+/* The file's own name is kept where it is a link: the parts of a split model are found by it. */
+static char *make_absolute(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
+    char *directory = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+    char *resolved = directory == NULL ? NULL : realpath(directory, NULL), *absolute = NULL;
+    if (resolved != NULL && asprintf(&absolute, "%s/%s", strcmp(resolved, "/") == 0 ? "" : resolved, name) < 0)
+        absolute = NULL;
+    free(resolved);
+    free(directory);
+    return absolute;
 }
 
 int model_resolve_path(const char *path, char **out, struct nj_error *error)
@@ -22,7 +37,7 @@ int model_resolve_path(const char *path, char **out, struct nj_error *error)
         return fail_path(path, "this is a directory; name the model's .gguf file", error);
     if (!S_ISREG(info.st_mode))
         return fail_path(path, "this is not a regular file; name the model's .gguf file", error);
-    *out = realpath(path, NULL);
+    *out = make_absolute(path);
     return *out != NULL ? 0 : fail_path(path, strerror(errno), error);
 }
 
@@ -59,7 +74,10 @@ static int take_digest(struct nj_model *model, struct nj_error *error)
     char directory[PATH_MAX];
     if (cache_subdirectory(model, "digests", directory, error) != 0)
         return -1;
-    return file_digest_cached(model->path, directory, model->stop, &model->identity, model->digest, error);
+    model->identities = calloc(gguf_part_count(model->gguf), sizeof *model->identities);
+    if (model->identities == NULL)
+        return error_set(error, NJ_INTERNAL, "out of memory opening the model");
+    return model_files_digest(model->gguf, directory, model->stop, model->identities, model->digest, error);
 }
 
 /* What is quick to check comes first: the digest of a large file takes a while. */
@@ -96,22 +114,12 @@ struct nj_model *model_open(const struct nj_model_options *options, struct nj_er
     return NULL;
 }
 
-/* The open reader and the digest must be about the same bytes when the pack is built from them. */
-static int refuse_changed_file(const struct nj_model *model, struct nj_error *error)
-{
-    struct nj_file_identity now;
-    if (file_identity_of(model->path, &now, error) != 0)
-        return -1;
-    if (file_identity_equal(&model->identity, &now))
-        return 0;
-    error_set(error, NJ_BAD_DATA, "the model file changed since it was opened; run again");
-    return error_at(error, model->path, 0, -1);
-}
-
 int model_load_weights(struct nj_model *model, struct nj_device *device, struct nj_error *error)
 {
     char directory[PATH_MAX];
-    if (cache_subdirectory(model, "packs", directory, error) != 0 || refuse_changed_file(model, error) != 0)
+    /* The open reader and the digest must be about the same bytes when the pack is built from them. */
+    if (cache_subdirectory(model, "packs", directory, error) != 0 ||
+        model_files_refuse_changed(model->gguf, model->identities, "since it was opened", error) != 0)
         return -1;
     struct nj_pack_options options = {.directory = directory,
                                       .gguf = model->gguf,
@@ -136,6 +144,7 @@ void model_close(struct nj_model *model)
     chat_template_destroy(model->chat);
     tokenizer_destroy(model->tokenizer);
     gguf_close(model->gguf);
+    free(model->identities);
     free(model->cache_directory);
     free(model->path);
     free(model);

@@ -11,7 +11,7 @@
 #include "engine/tokenizer/tokenizer.h"
 
 struct nj_model_options {
-    const char *path;            /* the GGUF file */
+    const char *path;            /* the GGUF file, of a split model the first */
     const char *cache_directory; /* packs and digests live here; made if missing */
     nj_notice notice;            /* may be NULL */
     void *notice_context;
@@ -20,19 +20,19 @@ struct nj_model_options {
 
 /* Fields are read-only to others. Strings and handles live as long as the model. */
 struct nj_model {
-    char *path; /* absolute */
+    char *path; /* absolute; the file's own name may be a link's */
     struct nj_hyperparameters shape;
     struct nj_tokenizer *tokenizer;
     struct nj_chat_template *chat; /* NULL: the model has none, or one that cannot be used (chat_error) */
     struct nj_error chat_error;    /* NJ_OK, or why the template was refused: raw prompts work all the same,
                                       a chat request reports this */
-    char digest[33];               /* XXH3-128 of all bytes of the file */
+    char digest[33];               /* XXH3-128 of all bytes of the file; of a split model: model_files.h */
     char tokenizer_digest[33];
     char template_digest[33];   /* of the template's bytes; of nothing if there is none */
     struct nj_weights *weights; /* NULL until loaded */
     struct nj_gguf *gguf;
     char *cache_directory;
-    struct nj_file_identity identity; /* the file as it was when its digest was taken */
+    struct nj_file_identity *identities; /* the files as they were when the digest was taken */
     nj_notice notice;
     void *notice_context;
     const atomic_int *stop;

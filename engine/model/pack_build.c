@@ -16,7 +16,7 @@
 
 #include "engine/base/checked.h"
 #include "engine/base/file.h"
-#include "engine/model/file_digest.h"
+#include "engine/model/model_files.h"
 #include "engine/model/pack_header.h"
 
 /* Source bytes converted at once, where a strip is not larger than that. */
@@ -109,7 +109,7 @@ static int name_tensor(const struct builder *builder, int index, int64_t first_r
         error_set(error, cause.code, "tensor %s, rows %" PRId64 " to %" PRId64 ": %.800s", name, first_row,
                   first_row + rows - 1, cause.message);
     }
-    return error_at(error, gguf_path(builder->gguf), 0, -1);
+    return error_at(error, gguf_part_path(builder->gguf, builder->layout->sources[index]->part), 0, -1);
 }
 
 static int convert_vector(struct builder *builder, int index, struct nj_error *error)
@@ -243,25 +243,15 @@ static int create_with_room(struct builder *builder, struct nj_error *error)
 
 /* The pack bears the digest that the model file had when it was opened; a file that somebody wrote to since then
  * must not get into it. */
-static int refuse_changed_source(const struct nj_gguf *gguf, const struct nj_file_identity *before,
-                                 struct nj_error *error)
-{
-    struct nj_file_identity after;
-    if (file_identity_of(gguf_path(gguf), &after, error) != 0)
-        return -1;
-    if (file_identity_equal(before, &after))
-        return 0;
-    error_set(error, NJ_BAD_DATA, "the model file changed while its pack was being built; run again");
-    return error_at(error, gguf_path(gguf), 0, -1);
-}
-
 static int build_temporary(struct builder *builder, const char *digest, struct nj_error *error)
 {
-    struct nj_file_identity before;
-    if (file_identity_of(gguf_path(builder->gguf), &before, error) != 0 || allocate_buffers(builder, error) != 0 ||
-        create_with_room(builder, error) != 0 || write_pack(builder, digest, error) != 0)
-        return -1;
-    return refuse_changed_source(builder->gguf, &before, error);
+    int result = -1;
+    struct nj_file_identity *before = model_files_identify(builder->gguf, error);
+    if (before != NULL && allocate_buffers(builder, error) == 0 && create_with_room(builder, error) == 0 &&
+        write_pack(builder, digest, error) == 0)
+        result = model_files_refuse_changed(builder->gguf, before, "while its pack was being built", error);
+    free(before);
+    return result;
 }
 
 int pack_build(const char *path, struct nj_pack_layout *layout, const struct nj_gguf *gguf, const char *digest,

@@ -81,7 +81,8 @@ static void test_split_files(void **state)
     struct nj_gguf_writer writer;
     gguf_file_start_valid(&writer);
     gguf_writer_add_raw(&writer, "split.count", GGUF_UINT16, &(uint16_t){3}, 2);
-    gguf_file_assert_refused(&writer, "one of 3 parts of a split model");
+    gguf_file_assert_refused(&writer,
+                             "the first of 3 parts of a split model, whose name must end in -00001-of-00003.gguf");
     gguf_file_start_valid(&writer);
     gguf_writer_add_text(&writer, "split.count", "3");
     gguf_file_assert_refused(&writer, "'split.count'");

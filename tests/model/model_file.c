@@ -230,19 +230,34 @@ static uint64_t data_bytes(const struct planned_tensor *tensor)
     return type == NULL ? 256 : tensor->shape[0] / type->block_elements * type->block_bytes * tensor->shape[1];
 }
 
-void model_file_write(const struct model_recipe *recipe, const char *path)
+void model_file_part_path(const char *first, uint32_t number, uint32_t parts, char *out, size_t out_bytes)
 {
-    struct plan plan = {.recipe = recipe, .random = 7};
+    const int stem = (int)(strlen(first) - strlen("-00001-of-00001.gguf"));
+    snprintf(out, out_bytes, "%.*s-%05u-of-%05u.gguf", stem, first, number + 1, parts);
+}
+
+static void add_split_keys(struct nj_gguf_writer *writer, uint32_t number, uint32_t parts, uint32_t tensors)
+{
+    gguf_writer_add_raw(writer, "split.no", GGUF_UINT16, &(uint16_t){(uint16_t)number}, 2);
+    gguf_writer_add_raw(writer, "split.count", GGUF_UINT16, &(uint16_t){(uint16_t)parts}, 2);
+    gguf_writer_add_raw(writer, "split.tensors.count", GGUF_INT32, &tensors, 4);
+}
+
+static void write_file(struct plan *plan, uint32_t number, const char *path)
+{
+    const uint32_t parts = plan->recipe->parts, files = parts == 0 ? 1 : parts;
     struct nj_gguf_writer writer;
     struct nj_bytes file = {0}, data = {0};
-    plan_tensors(&plan);
     gguf_writer_start(&writer);
-    add_keys(&writer, recipe);
-    for (int i = 0; i < plan.count; i++) {
-        const struct planned_tensor *tensor = &plan.tensor[i];
+    if (number == 0)
+        add_keys(&writer, plan->recipe);
+    if (parts > 0)
+        add_split_keys(&writer, number, parts, (uint32_t)plan->count);
+    for (int i = plan->count * (int)number / (int)files; i < plan->count * (int)(number + 1) / (int)files; i++) {
+        const struct planned_tensor *tensor = &plan->tensor[i];
         gguf_writer_add_tensor(&writer, tensor->name, tensor->type_id, tensor->dimensions, tensor->shape,
                                data_bytes(tensor));
-        add_data(&plan, &data, tensor);
+        add_data(plan, &data, tensor);
     }
     gguf_writer_finish(&writer, &file);
     bytes_add(&file, data.data, data.count);
@@ -250,4 +265,16 @@ void model_file_write(const struct model_recipe *recipe, const char *path)
     bytes_free(&data);
     bytes_free(&file);
     gguf_writer_free(&writer);
+}
+
+void model_file_write(const struct model_recipe *recipe, const char *path)
+{
+    struct plan plan = {.recipe = recipe, .random = 7};
+    plan_tensors(&plan);
+    write_file(&plan, 0, path);
+    for (uint32_t number = 1; number < recipe->parts; number++) {
+        char part[4096];
+        model_file_part_path(path, number, recipe->parts, part, sizeof part);
+        write_file(&plan, number, part);
+    }
 }

@@ -21,12 +21,16 @@ struct model_recipe {
     uint64_t changed_shape[2];
     const char *extra_tensor;
     const char *poisoned_tensor; /* its last row holds a value that cannot be converted */
+    uint32_t parts;              /* 0: one file; else the tensors are shared among the files of a split model */
 };
 
 /* 2 layers, width 64, 4 heads of 24, 1 KV head, feed forward 96, vocabulary 37: no row count but the width is a
  * multiple of 16. Matrices Q4_1, embedding Q8_0, norms F32, tied. */
 struct model_recipe model_recipe_small(void);
 
+/* `path` is the first file's where there are parts: "NAME-00001-of-0000N.gguf". */
 void model_file_write(const struct model_recipe *recipe, const char *path);
+/* The path of part `number` (from 0) of `parts`, from the first one's. */
+void model_file_part_path(const char *first, uint32_t number, uint32_t parts, char *out, size_t out_bytes);
 
 #endif

@@ -124,11 +124,20 @@ static void the_path_is_made_absolute(void **state)
 {
     (void)state;
     write_model(1, NULL);
-    char *link = temporary_path(directory, "link.gguf");
+    char *link = temporary_path(directory, "link.gguf"), *folder = temporary_path(directory, "folder");
+    char *through_folder = temporary_path(directory, "folder/link.gguf");
     assert_int_equal(symlink("model.gguf", link), 0);
-    struct nj_model *model = open_good_model(link);
+    assert_int_equal(symlink(".", folder), 0);
+    struct nj_model *model = open_good_model(through_folder);
+    assert_string_equal(model->path, link); /* the file's own name stays */
+    model_close(model);
+    assert_int_equal(chdir(directory), 0);
+    model = open_good_model("model.gguf");
     assert_string_equal(model->path, path);
     model_close(model);
+    assert_int_equal(chdir("/"), 0);
+    free(through_folder);
+    free(folder);
     free(link);
 }
 
