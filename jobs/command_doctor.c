@@ -5,5 +5,5 @@ int command_doctor(struct nj_context *context, const struct nj_arguments *argume
     struct nj_error error = {0};
     if (command_need_no_operand(arguments, &error) != 0)
         return console_report(&context->console, &error);
-    return doctor_model(context, arguments);
+    return arguments->model != NULL ? doctor_model(context, arguments) : doctor_machine(context, arguments);
 }

@@ -7,4 +7,7 @@
 /* What is in the model's file and whether nightjar runs it (NJ_OK or NJ_BAD_DATA). */
 int doctor_model(struct nj_context *context, const struct nj_arguments *arguments);
 
+/* This machine: its processor, threads and memory, the kernels that run, and its rates, measured in a few seconds. */
+int doctor_machine(struct nj_context *context, const struct nj_arguments *arguments);
+
 #endif

@@ -38,7 +38,9 @@ static const struct nj_command commands[] = {
     {"export", NJ_FOR_EXPORT, command_export, "DIR [-o FILE]", "write one record per request, in input order",
      "Writes one record per request of the job in DIR, in the order of the input. Exit code 75: some have none yet.\n",
      "export night -o answers.jsonl"},
-    {"doctor", NJ_FOR_DOCTOR, command_doctor, "[-m MODEL] [--json]", "look at a model before it is used",
+    {"doctor", NJ_FOR_DOCTOR, command_doctor, "[-m MODEL] [--json]",
+     "look at this machine, or at a model before it is used",
+     "What this machine is, which kernels run on it, and what it does at best, measured in a few seconds.\n"
      "With -m: what is in the model's file, whether nightjar runs it (if not, every reason; exit code 65), and the\n"
      "memory that jobs of some sizes take. No weight is read.\n",
      "doctor -m model.gguf"},

@@ -15,7 +15,8 @@ enum { NJ_ARITHMETIC_VERSION = 1 };
 typedef void (*nj_cpu_kernel)(const union nj_operation_args *args, int thread, int threads);
 
 struct nj_cpu_kernels {
-    const char *name; /* as given to --kernels */
+    const char *name;  /* as given to --kernels */
+    const char *needs; /* the instructions, for people */
     nj_cpu_kernel run[NJ_OP_COUNT];
 };
 

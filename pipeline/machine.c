@@ -49,12 +49,17 @@ static void limit_threads(struct nj_machine *machine, uint64_t quota, uint64_t p
     if (quota == 0 || period == 0)
         return;
     uint64_t threads = (quota + period - 1) / period;
+    if (threads <= PROCESSORS_MOST && (machine->quota_threads == 0 || threads < (uint64_t)machine->quota_threads))
+        machine->quota_threads = (int)threads;
     if (threads < (uint64_t)machine->threads)
         machine->threads = (int)threads;
 }
 
 static void limit_memory(struct nj_machine *machine, uint64_t limit, uint64_t used)
 {
+    /* Version 1 writes "no limit" as a number that no machine has. */
+    if (limit < machine->cgroup_memory_bytes && limit < machine->physical_bytes)
+        machine->cgroup_memory_bytes = limit;
     if (limit < machine->memory_bytes)
         machine->memory_bytes = limit;
     uint64_t available = used < limit ? limit - used : 0;
@@ -157,7 +162,7 @@ static void read_memory(struct nj_machine *machine, const char *root)
     unsigned long long kib;
     while (fgets(line, sizeof line, file) != NULL) {
         if (sscanf(line, "MemTotal: %llu kB", &kib) == 1)
-            machine->memory_bytes = kib << 10;
+            machine->memory_bytes = machine->physical_bytes = kib << 10;
         else if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
             machine->memory_available_bytes = kib << 10;
     }
@@ -166,8 +171,11 @@ static void read_memory(struct nj_machine *machine, const char *root)
 
 struct nj_machine machine_read(const char *root)
 {
-    struct nj_machine machine = {
-        .threads = affinity_threads(), .memory_bytes = UINT64_MAX, .memory_available_bytes = UINT64_MAX};
+    struct nj_machine machine = {.memory_bytes = UINT64_MAX,
+                                 .memory_available_bytes = UINT64_MAX,
+                                 .physical_bytes = UINT64_MAX,
+                                 .cgroup_memory_bytes = UINT64_MAX};
+    machine.threads = machine.affinity_threads = affinity_threads();
     read_memory(&machine, root);
     FILE *file = open_proc(root, "self/cgroup");
     if (file == NULL)

@@ -4,6 +4,7 @@
 /* Embedding lookups and angles are a vanishing share of a sweep: the plain versions serve. */
 const struct nj_cpu_kernels avx2_kernels = {
     .name = "avx2",
+    .needs = "AVX2, FMA and F16C",
     .run =
         {
             [NJ_OP_EMBED] = reference_run_embed,

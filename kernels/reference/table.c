@@ -2,6 +2,7 @@
 
 const struct nj_cpu_kernels reference_kernels = {
     .name = "reference",
+    .needs = "x86-64-v3, as the whole program",
     .run =
         {
             [NJ_OP_EMBED] = reference_run_embed,

@@ -2,9 +2,10 @@
 """doctor: what a model's file holds and whether it runs; what this machine is and can do."""
 import json
 import os
+import re
 import struct
 
-from support import Workspace, main
+from support import Workspace, has_instructions, main, say
 
 
 class Model(Workspace):
@@ -129,6 +130,52 @@ class Model(Workspace):
             with open(self.path(name), "wb") as file:
                 file.write(content)
             self.assertIn(name, self.nightjar("doctor", "-m", self.path(name), code=65).stderr)
+
+
+class Machine(Workspace):
+    def doctor(self, *options):
+        return json.loads(self.nightjar("doctor", "--json", *options).stdout)
+
+    def test_machine(self):
+        report = self.doctor()
+        machine = report["machine"]
+        self.assertEqual(machine["affinity_threads"], len(os.sched_getaffinity(0)))
+        self.assertTrue(1 <= machine["threads"] <= machine["affinity_threads"] <= machine["hardware_threads"])
+        with open("/proc/meminfo", encoding="ascii") as file:
+            self.assertIn(f"MemTotal: {machine['memory_bytes'] >> 10} kB", re.sub(" +", " ", file.read()))
+        self.assertTrue(0 < machine["free_bytes"] <= machine["memory_bytes"])
+        if machine["cgroup_memory_bytes"] is not None:
+            self.assertLess(machine["cgroup_memory_bytes"], machine["memory_bytes"])
+        self.assertEqual("avx2" in machine["instructions"].split(), has_instructions("avx2"))
+        runs = {kernels["name"]: kernels["runs"] for kernels in report["all_kernels"]}
+        self.assertEqual((runs["reference"], runs["avx2"]), (True, has_instructions("avx2")))
+        self.assertTrue(runs[report["kernels"]])
+        self.check_rates(report)
+        self.assertEqual(report["cache_directory"], self.path(".cache", "nightjar"))
+        self.assertEqual(sorted(os.listdir(self.root)), ["model.gguf"], "nothing is left behind")
+
+    def check_rates(self, report):
+        rates = report["rates"]
+        self.assertEqual(rates["threads"], report["machine"]["threads"])
+        self.assertTrue(0.001 < rates["peak_tops"] < 1000, rates)
+        self.assertTrue(1e8 < rates["memory_bytes_per_second"] < 1e13, rates)
+        self.assertEqual(rates["disk_bytes_per_second"] is None, rates["disk_not_measured"] is not None)
+        say(json.dumps(rates))
+
+    def test_disk_that_cannot_be_measured(self):
+        rates = self.doctor("--cache-dir", "/proc/none", "--threads", 1)["rates"]
+        self.assertIsNone(rates["disk_bytes_per_second"])
+        self.assertIn("/proc", rates["disk_not_measured"])
+        self.assertEqual(rates["threads"], 1)
+        text = self.nightjar("doctor", environment={"HOME": ""}).stdout.decode()
+        for pattern in ("processor +.", "threads +[0-9]+ usable", "memory +[0-9].* free", "kernels +.*fastest",
+                        "peak +[0-9.]+ TOPS", "reads +[0-9.]+ GB/s from memory", "disk not measured: no cache directory"):
+            with self.subTest(pattern):
+                self.assertRegex(text, pattern)
+
+    def test_usage(self):
+        self.nightjar("doctor", "something", code=64)
+        self.nightjar("doctor", "--kernels", "sse9", code=64)
 
 
 if __name__ == "__main__":

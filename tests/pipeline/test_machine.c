@@ -1,5 +1,6 @@
 /* Limits read from made-up /proc and /sys/fs/cgroup trees. */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,9 +136,53 @@ static void test_nonsense(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* Two sockets of two cores with two threads each; the numbers of cores repeat. */
+static void test_processor(void **state)
+{
+    (void)state;
+    char text[4096] = "", *at = text;
+    for (int i = 0; i < 8; i++)
+        at += sprintf(at,
+                      "processor\t: %d\nmodel name\t: A Processor @ 2.00GHz\nphysical id\t: %d\ncore id\t\t: %d\n"
+                      "flags\t\t: fpu avx fma avx2x f16c avx512f avx\n\n",
+                      i, i / 4, i / 2 % 2);
+    put("proc/cpuinfo", text);
+    struct nj_processor processor = processor_read(root);
+    assert_string_equal(processor.name, "A Processor @ 2.00GHz");
+    assert_string_equal(processor.instructions, "avx f16c fma avx512f");
+    assert_int_equal(processor.cores, 4);
+    assert_int_equal(processor.threads, 8);
+}
+
+static void test_no_processor(void **state)
+{
+    (void)state;
+    struct nj_processor processor = processor_read(root);
+    assert_string_equal(processor.name, "");
+    assert_int_equal(processor.threads, 0);
+}
+
+static void test_where_limits_come_from(void **state)
+{
+    (void)state;
+    put("proc/meminfo", "MemTotal: 4194304 kB\nMemAvailable: 4194304 kB\n");
+    put("proc/self/cgroup", "0::/a/b\n");
+    put("sys/fs/cgroup/a/cpu.max", "250000 100000\n");
+    put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+    put("sys/fs/cgroup/a/b/memory.max", "9223372036854771712\n");
+    struct nj_machine machine = machine_read(root);
+    assert_int_equal(machine.quota_threads, 3);
+    assert_int_equal(machine.affinity_threads, all_threads());
+    assert_true(machine.physical_bytes == UINT64_C(4) << 30);
+    assert_true(machine.cgroup_memory_bytes == UINT64_MAX);
+    put("sys/fs/cgroup/a/memory.max", "1073741824\n");
+    assert_true(machine_read(root).cgroup_memory_bytes == UINT64_C(1) << 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_processor),        TEST(test_no_processor), TEST(test_where_limits_come_from),
         TEST(test_nothing_known),    TEST(test_this_machine), TEST(test_no_limits),
         TEST(test_version_2_levels), TEST(test_version_1),    TEST(test_version_1_without_quota),
         TEST(test_nonsense),
