@@ -5,12 +5,14 @@
  * the youngest sequence is preempted (its blocks are freed, its tokens kept, its KV recomputed later; it comes
  * back before new ones come in). The oldest sequence always fits, so there is no deadlock.
  *
- * All memory is taken at creation, the answers' texts apart; one thread uses a scheduler at a time, `cancel`
- * may be set from anywhere. The model, the device and the options' cancel outlive the scheduler. */
+ * All memory is taken at creation, but for the answers' texts and log-probabilities and for logit_bias; one thread uses
+ * a scheduler at a time, `cancel` may be set from anywhere. The model, the device and the options' cancel outlive the
+ * scheduler. */
 #ifndef NJ_ENGINE_SWEEP_SCHEDULER_H
 #define NJ_ENGINE_SWEEP_SCHEDULER_H
 
 #include "engine/sweep/forward.h"
+#include "engine/sweep/logprobs.h"
 #include "engine/sweep/sampler.h"
 #include "engine/tokenizer/output_text.h"
 
@@ -20,11 +22,14 @@ struct nj_sequence_request {
     const int32_t *prompt;
     int32_t prompt_count;     /* >= 1 */
     const int32_t *generated; /* tokens so far, from a checkpoint */
-    int32_t generated_count;  /* <= max_new_tokens; what is complete already is finished without computing */
+    int32_t generated_count;  /* <= max_new_tokens; what is complete already is finished without computing, unless
+                               * log-probabilities are wanted: those of given tokens are computed again */
     int32_t max_new_tokens;   /* >= 1; prompt_count + max_new_tokens <= longest_sequence */
     struct nj_sampling sampling;
     const struct nj_text *stop;
     int stop_count;
+    bool wants_logprobs;
+    int32_t top_logprobs; /* 0 .. NJ_TOP_LOGPROBS_MOST; 0 if no log-probabilities are wanted */
 };
 
 enum nj_finish { NJ_FINISH_STOP, NJ_FINISH_LENGTH, NJ_FINISH_NOT_FINITE };
@@ -36,6 +41,9 @@ struct nj_sequence_result {
     int32_t generated_count;
     int32_t prompt_count;
     struct nj_text text; /* empty for NJ_FINISH_NOT_FINITE */
+    /* [generated_count][1 + top_logprobs] as logprobs_note fills them; NULL if not wanted, or NJ_FINISH_NOT_FINITE. */
+    const struct nj_logprob *logprobs;
+    int32_t top_logprobs;
 };
 
 /* Counted since scheduler_create. */
@@ -74,7 +82,7 @@ struct nj_scheduler;
 
 int64_t scheduler_least_blocks(int32_t longest_sequence);
 /* Bytes that scheduler_create takes, the KV pool included; a few KiB of handles and of launch queue come on top,
- * and the answers' texts as they grow. */
+ * and the answers' texts and log-probabilities as they grow. */
 uint64_t scheduler_bytes(const struct nj_hyperparameters *shape, const struct nj_scheduler_options *options);
 
 struct nj_scheduler *scheduler_create(const struct nj_model *model, struct nj_device *device,

@@ -83,7 +83,7 @@ static void test_only_the_sequence_fails(void **state)
             assert_int_equal(bad.answer[i].generated_count, 0);
             assert_string_equal(bad.answer[i].text, "");
         } else {
-            trial_assert_same_answer(&good.answer[i], &bad.answer[i]);
+            trial_assert_same_answer(&good, &bad, i);
         }
     }
     trial_destroy(&bad);
