@@ -311,8 +311,14 @@ int scheduler_visit(const struct nj_scheduler *scheduler, nj_sequence_visitor vi
 {
     for (int32_t i = 0; i < scheduler->store.count; i++) {
         const struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
-        if (visit(context, sequence->tag, sequence->tokens + sequence->prompt_count, sequence->generated_count,
-                  error) != 0)
+        const bool tells_logprobs =
+            sequence->wants_logprobs && sequence_is_complete(sequence) && sequence->finish != NJ_FINISH_NOT_FINITE;
+        const struct nj_sequence_state state = {.tag = sequence->tag,
+                                                .generated = sequence->tokens + sequence->prompt_count,
+                                                .generated_count = sequence->generated_count,
+                                                .logprobs = tells_logprobs ? sequence->logprobs : NULL,
+                                                .top_logprobs = sequence->top_logprobs};
+        if (visit(context, &state, error) != 0)
             return -1;
     }
     return 0;

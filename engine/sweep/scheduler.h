@@ -22,14 +22,16 @@ struct nj_sequence_request {
     const int32_t *prompt;
     int32_t prompt_count;     /* >= 1 */
     const int32_t *generated; /* tokens so far, from a checkpoint */
-    int32_t generated_count;  /* <= max_new_tokens; what is complete already is finished without computing, unless
-                               * log-probabilities are wanted: those of given tokens are computed again */
+    int32_t generated_count;  /* <= max_new_tokens; what is complete already is finished without computing */
     int32_t max_new_tokens;   /* >= 1; prompt_count + max_new_tokens <= longest_sequence */
     struct nj_sampling sampling;
     const struct nj_text *stop;
     int stop_count;
     bool wants_logprobs;
     int32_t top_logprobs; /* 0 .. NJ_TOP_LOGPROBS_MOST; 0 if no log-probabilities are wanted */
+    /* Those of the generated tokens, [generated_count][1 + top_logprobs], if wanted; NULL: they are computed again,
+     * also where the request is complete. */
+    const struct nj_logprob *logprobs;
 };
 
 enum nj_finish { NJ_FINISH_STOP, NJ_FINISH_LENGTH, NJ_FINISH_NOT_FINITE };
@@ -97,9 +99,17 @@ int scheduler_run(struct nj_scheduler *scheduler, struct nj_error *error);
 struct nj_scheduler_counts scheduler_counts(const struct nj_scheduler *scheduler);
 
 /* Every sequence in flight, oldest first: its tokens so far, for the checkpoint. Among them is the one that has
- * been taken from `next` and waits for room, with the tokens that it came with. */
-typedef int (*nj_sequence_visitor)(void *context, uint64_t tag, const int32_t *generated, int32_t generated_count,
-                                   struct nj_error *error);
+ * been taken from `next` and waits for room, with the tokens that it came with. Pointers are borrowed. */
+struct nj_sequence_state {
+    uint64_t tag;
+    const int32_t *generated;
+    int32_t generated_count;
+    /* [generated_count][1 + top_logprobs], but only of a sequence that is complete and needs no computing any more:
+     * the others must be computed again in any case. Else NULL. */
+    const struct nj_logprob *logprobs;
+    int32_t top_logprobs;
+};
+typedef int (*nj_sequence_visitor)(void *context, const struct nj_sequence_state *state, struct nj_error *error);
 int scheduler_visit(const struct nj_scheduler *scheduler, nj_sequence_visitor visit, void *context,
                     struct nj_error *error);
 

@@ -83,6 +83,18 @@ static int32_t *reserve_tokens(struct nj_sequence_store *store, int32_t tokens)
     return reserved;
 }
 
+static int copy_logprobs(struct nj_sequence *sequence, const struct nj_sequence_request *request,
+                         struct nj_error *error)
+{
+    const int32_t count = sequence->generated_count;
+    if (sequence_reserve_logprobs(sequence, count, error) != 0)
+        return -1;
+    memcpy(sequence->logprobs, request->logprobs,
+           (size_t)count * (size_t)(1 + sequence->top_logprobs) * sizeof *sequence->logprobs);
+    sequence->logprob_count = count;
+    return 0;
+}
+
 /* The tokens of a checkpoint go the way of newly chosen ones, and may end the sequence as those do. */
 static int replay_generated(const struct nj_sequence_store *store, struct nj_sequence *sequence,
                             const struct nj_sequence_request *request, struct nj_error *error)
@@ -91,7 +103,7 @@ static int replay_generated(const struct nj_sequence_store *store, struct nj_seq
         if (sequence_append_token(store, sequence, request->generated[i], error) != 0)
             return -1;
     sequence->given_count = sequence_length(sequence);
-    return 0;
+    return request->logprobs == NULL ? 0 : copy_logprobs(sequence, request, error);
 }
 
 int sequence_reserve_logprobs(struct nj_sequence *sequence, int32_t count, struct nj_error *error)

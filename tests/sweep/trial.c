@@ -159,7 +159,8 @@ static int give_next(void *context, struct nj_sequence_request *out, struct nj_e
                                             .stop = request->stop,
                                             .stop_count = request->stop_count,
                                             .wants_logprobs = request->wants_logprobs,
-                                            .top_logprobs = request->top_logprobs};
+                                            .top_logprobs = request->top_logprobs,
+                                            .logprobs = answer->logprobs};
         out->sampling.bias = request->bias;
         out->sampling.bias_count = request->bias_count;
         trial->pulled++;
@@ -180,17 +181,15 @@ static size_t logprob_bytes(const struct trial_request *request, const struct tr
 }
 
 static void note_logprobs(const struct trial_request *request, struct trial_answer *answer,
-                          const struct nj_sequence_result *result)
+                          const struct nj_logprob *logprobs)
 {
     free(answer->logprobs);
     answer->logprobs = NULL;
-    assert_int_equal(result->logprobs != NULL, request->wants_logprobs && result->finish != NJ_FINISH_NOT_FINITE);
-    if (result->logprobs == NULL)
+    if (logprobs == NULL)
         return;
-    assert_int_equal(result->top_logprobs, request->top_logprobs);
     answer->logprobs = malloc(logprob_bytes(request, answer));
     assert_non_null(answer->logprobs);
-    memcpy(answer->logprobs, result->logprobs, logprob_bytes(request, answer));
+    memcpy(answer->logprobs, logprobs, logprob_bytes(request, answer));
 }
 
 static int take_finished(void *context, const struct nj_sequence_result *result, struct nj_error *error)
@@ -201,7 +200,10 @@ static int take_finished(void *context, const struct nj_sequence_result *result,
     assert_int_equal(result->prompt_count, trial->request[result->tag].prompt_count);
     assert_true(result->generated_count <= trial->request[result->tag].max_new_tokens);
     note_tokens(answer, result->generated, result->generated_count);
-    note_logprobs(&trial->request[result->tag], answer, result);
+    assert_int_equal(result->logprobs != NULL,
+                     trial->request[result->tag].wants_logprobs && result->finish != NJ_FINISH_NOT_FINITE);
+    assert_int_equal(result->top_logprobs, result->logprobs != NULL ? trial->request[result->tag].top_logprobs : 0);
+    note_logprobs(&trial->request[result->tag], answer, result->logprobs);
     answer->finish = result->finish;
     answer->is_done = true;
     answer->deliveries++;
@@ -223,13 +225,14 @@ struct nj_scheduler_callbacks trial_callbacks(struct trial *trial)
         .context = trial, .next = give_next, .finished = take_finished, .swept = count_sweep};
 }
 
-static int note_unfinished(void *context, uint64_t tag, const int32_t *generated, int32_t generated_count,
-                           struct nj_error *error)
+static int note_unfinished(void *context, const struct nj_sequence_state *state, struct nj_error *error)
 {
     (void)error;
     struct trial *trial = context;
-    assert_false(trial->answer[tag].is_done);
-    note_tokens(&trial->answer[tag], generated, generated_count);
+    struct trial_answer *answer = &trial->answer[state->tag];
+    assert_false(answer->is_done);
+    note_tokens(answer, state->generated, state->generated_count);
+    note_logprobs(&trial->request[state->tag], answer, state->logprobs);
     return 0;
 }
 

@@ -40,7 +40,7 @@ struct trial_answer {
     int32_t *generated; /* [max_new_tokens]; of an unfinished request: its tokens so far */
     int32_t generated_count;
     char *text;                  /* NUL-terminated */
-    struct nj_logprob *logprobs; /* [generated_count][1 + top_logprobs]; NULL if not wanted */
+    struct nj_logprob *logprobs; /* [generated_count][1 + top_logprobs]; NULL if not wanted, or not known */
     int deliveries;
 };
 
