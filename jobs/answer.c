@@ -32,9 +32,14 @@ void answer_print(const struct nj_job_answer *answer, FILE *to)
 {
     char id[4 * 512 + 1];
     console_escape(answer->id, id, sizeof id);
-    fprintf(to, "request %s (%" PRId32 " tokens)\n", id, answer->prompt_tokens);
-    answer_print_text(answer->prompt, PROMPT_LINES, PROMPT_BYTES, to);
-    fprintf(to, "answer (%" PRId32 " tokens, %s)\n", answer->new_tokens, answer->finish_reason);
+    if (answer->index == 0) {
+        fprintf(to, "request %s (%" PRId32 " tokens)\n", id, answer->prompt_tokens);
+        answer_print_text(answer->prompt, PROMPT_LINES, PROMPT_BYTES, to);
+    }
+    fputs("answer ", to);
+    if (answer->count > 1)
+        fprintf(to, "%" PRId32 " of %" PRId32 " ", answer->index + 1, answer->count);
+    fprintf(to, "(%" PRId32 " tokens, %s)\n", answer->new_tokens, answer->finish_reason);
     answer_print_text(answer->text, SIZE_MAX, SIZE_MAX, to);
     fputc('\n', to);
 }

@@ -73,7 +73,7 @@ static void plan_print_memory(const struct nj_plan_report *report)
     value_format_size(report->index_bytes, index, SIZE_BYTES);
     value_format_size(need->weights_bytes + need->kv_bytes + need->other_bytes + report->index_bytes, sum, SIZE_BYTES);
     value_format_size(report->available_bytes, free, SIZE_BYTES);
-    command_print_row("sweeps", "token budget %" PRId32 ", up to %" PRId32 " requests in flight",
+    command_print_row("sweeps", "token budget %" PRId32 ", up to %" PRId32 " answers in flight",
                       report->plan.scheduler.token_budget, report->sequences);
     command_print_row("memory", "%s: weights %s, keys and values %s, activations %s, index %s; %s are free", sum,
                       weights, kv, other, index, free);
@@ -91,7 +91,7 @@ static void plan_print_time(const struct nj_plan_time *time)
     command_print_row("",
                       "answers taken as 25 %% to 100 %% of their limit; from a measurement of one second just now:");
     command_print_row(
-        "", "%.0f prompt tokens/s, %.0f new tokens/s (%" PRId32 " requests at once), beside whatever else runs now",
+        "", "%.0f prompt tokens/s, %.0f new tokens/s (%" PRId32 " answers at once), beside whatever else runs now",
         time->prefill_tokens_per_second, time->decode_tokens_per_second, time->decode_sequences);
 }
 
@@ -138,7 +138,7 @@ static json_t *plan_json_memory(const struct nj_plan_report *report)
                      (json_int_t)report->available_bytes, "total_bytes", (json_int_t)report->memory_bytes, "kv_type",
                      "f16", "kv_blocks", (json_int_t)scheduler->kv_blocks, "kv_block_bytes",
                      (json_int_t)report->kv_block_bytes, "token_budget", (int)scheduler->token_budget,
-                     "requests_in_flight", (int)report->sequences);
+                     "answers_in_flight", (int)report->sequences);
 }
 
 static json_t *plan_json_time(const struct nj_plan_time *time)

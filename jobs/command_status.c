@@ -20,7 +20,7 @@ static void status_print(const struct nj_job_status *status)
     command_print_row("work", "%s", text);
     if (!status->running)
         return;
-    snprintf(text, sizeof text, "%.1f tokens/s, %" PRId32 " requests in flight", progress->tokens_per_second,
+    snprintf(text, sizeof text, "%.1f tokens/s, %" PRId32 " answers in flight", progress->tokens_per_second,
              progress->in_flight);
     command_print_row("speed", "%s", text);
     progress_format_duration(progress->elapsed_seconds, text, sizeof text);

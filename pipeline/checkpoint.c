@@ -24,10 +24,13 @@ struct header {
 };
 static_assert(sizeof(struct header) == 80, "the header's layout is part of the format");
 
+/* Behind it come the tokens (int32), then as many times so many log-probabilities (token and float32). */
 struct sequence_bytes {
     struct nj_digest id_hash, digest;
-    uint64_t count; /* of the tokens (int32) that follow */
+    uint32_t sample, count, logprobs_per_token, unused;
 };
+static_assert(sizeof(struct sequence_bytes) == 48, "the layout is part of the format");
+static_assert(sizeof(struct nj_logprob) == 2 * sizeof(int32_t), "log-probabilities are read into an array of int32");
 
 static int fail_unusable(const char *path, const char *what, struct nj_error *error)
 {
@@ -40,10 +43,30 @@ static uint32_t crc_of(const char *bytes, size_t length)
     return (uint32_t)crc32_z(0, (const unsigned char *)bytes, length);
 }
 
-/* Sequences lie behind the header; their tokens are gathered in one array. All sizes are checked here. */
+/* How many int32 lie behind a sequence's header. */
+static uint64_t words_behind(const struct sequence_bytes *sequence)
+{
+    return sequence->count + 2 * (uint64_t)sequence->count * sequence->logprobs_per_token;
+}
+
+static struct nj_checkpoint_sequence sequence_from(const struct sequence_bytes *bytes, const int32_t *words)
+{
+    struct nj_checkpoint_sequence out = {.id_hash = bytes->id_hash,
+                                         .digest = bytes->digest,
+                                         .sample = bytes->sample,
+                                         .generated = words,
+                                         .generated_count = (int32_t)bytes->count};
+    if (bytes->logprobs_per_token > 0) {
+        out.logprobs = (const struct nj_logprob *)(words + bytes->count);
+        out.top_logprobs = (int32_t)bytes->logprobs_per_token - 1;
+    }
+    return out;
+}
+
+/* Sequences lie behind the header; what follows each is gathered in one array. All sizes are checked here. */
 static int read_sequences(const char *content, size_t end, uint64_t count, struct nj_checkpoint *out)
 {
-    size_t at = sizeof(struct header), token = 0;
+    size_t at = sizeof(struct header), used = 0;
     if (count > (end - at) / sizeof(struct sequence_bytes))
         return 1;
     out->sequences = calloc((size_t)count + 1, sizeof *out->sequences);
@@ -56,16 +79,14 @@ static int read_sequences(const char *content, size_t end, uint64_t count, struc
             return 1;
         memcpy(&sequence, content + at, sizeof sequence);
         at += sizeof sequence;
-        if (sequence.count > (end - at) / sizeof(int32_t) || sequence.count > INT32_MAX)
+        if (sequence.count > INT32_MAX || sequence.logprobs_per_token > 1 + NJ_TOP_LOGPROBS_MOST ||
+            words_behind(&sequence) > (end - at) / sizeof(int32_t))
             return 1;
-        size_t bytes = (size_t)sequence.count * sizeof(int32_t);
-        memcpy(out->tokens + token, content + at, bytes);
-        out->sequences[out->count] = (struct nj_checkpoint_sequence){.id_hash = sequence.id_hash,
-                                                                     .digest = sequence.digest,
-                                                                     .generated = out->tokens + token,
-                                                                     .generated_count = (int32_t)sequence.count};
-        token += (size_t)sequence.count;
-        at += bytes;
+        const size_t words = (size_t)words_behind(&sequence);
+        memcpy(out->tokens + used, content + at, words * sizeof(int32_t));
+        out->sequences[out->count] = sequence_from(&sequence, out->tokens + used);
+        used += words;
+        at += words * sizeof(int32_t);
     }
     return at == end ? 0 : 1;
 }
@@ -136,13 +157,20 @@ int checkpoint_begin(struct nj_checkpoint_writer *writer, struct nj_digest job_d
 int checkpoint_add(struct nj_checkpoint_writer *writer, const struct nj_checkpoint_sequence *sequence,
                    struct nj_error *error)
 {
-    struct sequence_bytes bytes = {
-        .id_hash = sequence->id_hash, .digest = sequence->digest, .count = (uint64_t)sequence->generated_count};
+    const uint32_t per_token = sequence->logprobs == NULL ? 0 : 1 + (uint32_t)sequence->top_logprobs;
+    const struct sequence_bytes bytes = {.id_hash = sequence->id_hash,
+                                         .digest = sequence->digest,
+                                         .sample = sequence->sample,
+                                         .count = (uint32_t)sequence->generated_count,
+                                         .logprobs_per_token = per_token};
+    const size_t count = (size_t)sequence->generated_count;
     writer->count++;
-    if (byte_buffer_append(&writer->buffer, &bytes, sizeof bytes, error) != 0)
+    if (byte_buffer_append(&writer->buffer, &bytes, sizeof bytes, error) != 0 ||
+        byte_buffer_append(&writer->buffer, sequence->generated, count * sizeof(int32_t), error) != 0)
         return -1;
-    return byte_buffer_append(&writer->buffer, sequence->generated, (size_t)sequence->generated_count * sizeof(int32_t),
-                              error);
+    return per_token == 0 ? 0
+                          : byte_buffer_append(&writer->buffer, sequence->logprobs,
+                                               count * per_token * sizeof *sequence->logprobs, error);
 }
 
 int checkpoint_write(struct nj_checkpoint_writer *writer, const char *path, struct nj_error *error)

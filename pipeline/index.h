@@ -25,11 +25,12 @@ struct nj_index_entry {
     uint32_t offset_high : 12, file : 20;
     uint32_t line_low;
     uint32_t line_high : 4, length : 26, kind : 2;
-    uint32_t prompt_tokens : 25, attempts : 6, own_id : 1; /* own_id: the line gives its id */
-    /* cut: its answer ended for its length. retried: its attempts so far do not count. */
-    uint32_t max_new_tokens : 25, done : 1, failed : 1, resumed : 1, cut : 1, retried : 1;
+    uint32_t prompt_tokens : 24, attempts : 6, resumed : 1, own_id : 1; /* own_id: the line gives its id */
+    /* cut: its answer ended for its length. retried: its attempts so far do not count. more_samples: sequences that it
+     * needs beside the first. */
+    uint32_t max_new_tokens : 24, done : 1, failed : 1, cut : 1, retried : 1, more_samples : 4;
 };
-enum { NJ_ENTRY_ATTEMPTS_MOST = 63 };
+enum { NJ_ENTRY_ATTEMPTS_MOST = 63, NJ_ENTRY_TOKENS_MOST = (1 << 24) - 1 };
 static_assert(sizeof(struct nj_index_entry) == 40, "the index must stay small");
 
 static inline uint64_t index_entry_offset(const struct nj_index_entry *entry)
@@ -39,6 +40,11 @@ static inline uint64_t index_entry_offset(const struct nj_index_entry *entry)
 static inline uint64_t index_entry_line(const struct nj_index_entry *entry)
 {
     return (uint64_t)entry->line_high << 32 | entry->line_low;
+}
+/* Sequences that the request needs. */
+static inline uint32_t index_entry_samples(const struct nj_index_entry *entry)
+{
+    return entry->more_samples + 1u;
 }
 /* false: the numbers are beyond what an entry holds (16 TiB, 64 Gi lines). */
 bool index_entry_set_place(struct nj_index_entry *entry, uint32_t file, uint64_t line, uint64_t offset, size_t length);

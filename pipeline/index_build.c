@@ -190,7 +190,8 @@ static int write_record(struct builder *builder, const struct nj_line *line, con
                                      .prompt_tokens = entry->prompt_tokens,
                                      .max_new_tokens = entry->max_new_tokens,
                                      .kind = entry->kind,
-                                     .own_id = entry->own_id};
+                                     .own_id = entry->own_id,
+                                     .more_samples = entry->more_samples};
     return index_writer_add(builder->build->writer, &record, error);
 }
 
@@ -206,10 +207,11 @@ static int add_entry(struct builder *builder, const struct nj_line *line, const 
     entry.id_hash = digest_of(id, strlen(id)).low;
     entry.kind = kind_of(line, examined, duplicate) & 3;
     if (entry.kind == NJ_ENTRY_REQUEST) {
-        entry.prompt_tokens = (uint32_t)examined->prompt.count & 0x1FFFFFF;
-        entry.max_new_tokens = (uint32_t)examined->prompt.max_new_tokens & 0x1FFFFFF;
-        builder->totals->prompt_tokens += entry.prompt_tokens;
-        builder->totals->most_new_tokens += entry.max_new_tokens;
+        entry.prompt_tokens = (uint32_t)examined->prompt.count & NJ_ENTRY_TOKENS_MOST;
+        entry.max_new_tokens = (uint32_t)examined->prompt.max_new_tokens & NJ_ENTRY_TOKENS_MOST;
+        entry.more_samples = (uint32_t)(request_samples(&examined->request) - 1) & 0xF;
+        builder->totals->prompt_tokens += (uint64_t)entry.prompt_tokens * index_entry_samples(&entry);
+        builder->totals->most_new_tokens += (uint64_t)entry.max_new_tokens * index_entry_samples(&entry);
     }
     if (!index_entry_set_place(&entry, line->file, line->number, line->offset, line->length)) {
         error_set(error, NJ_BAD_DATA, "the file is too large: split it");

@@ -17,9 +17,9 @@ struct nj_index_record {
     uint64_t offset, line;
     uint32_t file, length; /* length: of the line, or of what is kept of one that is too long */
     uint32_t prompt_tokens, max_new_tokens;
-    uint16_t kind;   /* enum nj_entry_kind */
-    uint16_t own_id; /* 1: the line gives its id */
-    uint32_t unused; /* 0 */
+    uint16_t kind;         /* enum nj_entry_kind */
+    uint16_t own_id;       /* 1: the line gives its id */
+    uint32_t more_samples; /* sequences that the request needs beside the first */
 };
 
 struct nj_index_writer;

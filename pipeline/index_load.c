@@ -3,14 +3,12 @@
 
 #include "pipeline/index_build.h"
 
-enum { MOST_TOKENS = (1 << 25) - 1 }; /* what an entry's fields hold */
-
 /* The checksum says that we wrote the record; this, that nothing beyond the files and fields comes of it. */
 static bool is_sound(const struct nj_input *input, const struct nj_index_record *record)
 {
     if (record->file >= input_file_count(input) || record->kind > NJ_ENTRY_LONG || record->own_id > 1 ||
-        record->length > NJ_LINE_BYTES_MOST || record->prompt_tokens > MOST_TOKENS ||
-        record->max_new_tokens > MOST_TOKENS)
+        record->length > NJ_LINE_BYTES_MOST || record->prompt_tokens > NJ_ENTRY_TOKENS_MOST ||
+        record->max_new_tokens > NJ_ENTRY_TOKENS_MOST || record->more_samples >= NJ_CHOICES_MOST)
         return false;
     const struct nj_input_file *file = input_file_at(input, record->file);
     return file->kind != NJ_INPUT_ARCHIVE && record->offset <= file->bytes &&
@@ -24,15 +22,16 @@ static int load_record(const struct nj_index_build *build, const struct nj_index
                                    .digest = record->digest.low,
                                    .kind = record->kind & 3,
                                    .own_id = record->own_id & 1,
-                                   .prompt_tokens = record->prompt_tokens & MOST_TOKENS,
-                                   .max_new_tokens = record->max_new_tokens & MOST_TOKENS};
+                                   .prompt_tokens = record->prompt_tokens & NJ_ENTRY_TOKENS_MOST,
+                                   .max_new_tokens = record->max_new_tokens & NJ_ENTRY_TOKENS_MOST,
+                                   .more_samples = record->more_samples & 0xF};
     if (!is_sound(build->examiner->input, record) ||
         !index_entry_set_place(&entry, record->file, record->line, record->offset, record->length))
         return error_set(error, NJ_BAD_DATA, "the index holds a record that cannot be");
     totals->requests++;
     totals->bad += record->kind != NJ_ENTRY_REQUEST;
-    totals->prompt_tokens += record->prompt_tokens;
-    totals->most_new_tokens += record->max_new_tokens;
+    totals->prompt_tokens += (uint64_t)record->prompt_tokens * index_entry_samples(&entry);
+    totals->most_new_tokens += (uint64_t)record->max_new_tokens * index_entry_samples(&entry);
     return index_add(build->index, &entry, error);
 }
 

@@ -93,9 +93,7 @@ static void free_strings(struct nj_job *job)
 static void close_job(struct nj_job *job)
 {
     scheduler_destroy(job->scheduler);
-    for (size_t i = 0; i < job->flight_count; i++)
-        free(job->flights[i].id);
-    free(job->flights);
+    job_flights_free(job);
     examined_free(&job->pulled);
     order_free(&job->order);
     index_destroy(job->index);

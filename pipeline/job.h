@@ -68,6 +68,7 @@ struct nj_job_answer {
     struct nj_text text;       /* empty if the request failed */
     const char *finish_reason; /* "stop", "length", or "failed": errors.jsonl says why */
     int32_t prompt_tokens, new_tokens;
+    int32_t index, count; /* which of how many answers to the request; they come in order */
 };
 
 struct nj_job_callbacks {
@@ -76,7 +77,8 @@ struct nj_job_callbacks {
     void (*progress)(void *context, const struct nj_job_progress *progress);
     /* One line of news or a warning, without newline. Never prompt text. */
     void (*notice)(void *context, const char *line);
-    /* Each request that is finished, only in runs that `first` limits: the one place where prompts leave the job. */
+    /* Each answer of each request that is finished, only in runs that `first` limits: the one place where prompts leave
+     * the job. */
     void (*answered)(void *context, const struct nj_job_answer *answer);
 };
 

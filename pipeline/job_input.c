@@ -165,16 +165,27 @@ static int read_checkpoint(struct nj_job *job, struct nj_error *error)
     return found;
 }
 
-/* Sequences of requests that this run leaves out come last. */
-static void put_wanted_first(struct nj_job *job)
+/* Sequences of requests that this run leaves out come last; otherwise the order stays, since those of one request must
+ * follow each other. */
+static int put_wanted_first(struct nj_job *job, struct nj_error *error)
 {
-    for (size_t i = 0; i < job->resumption_count; i++) {
-        const struct nj_resumption resumption = job->resumptions[i];
-        if (resumption.position >= job->position_limit)
-            continue;
-        job->resumptions[i] = job->resumptions[job->resumptions_wanted];
-        job->resumptions[job->resumptions_wanted++] = resumption;
-    }
+    struct nj_resumption *sorted = calloc(job->resumption_count + 1, sizeof *sorted);
+    if (sorted == NULL)
+        return error_set(error, NJ_INTERNAL, "out of memory");
+    for (size_t i = 0; i < job->resumption_count; i++)
+        if (job->resumptions[i].position < job->position_limit)
+            sorted[job->resumptions_wanted++] = job->resumptions[i];
+    for (size_t i = 0, at = job->resumptions_wanted; i < job->resumption_count; i++)
+        if (job->resumptions[i].position >= job->position_limit)
+            sorted[at++] = job->resumptions[i];
+    free(job->resumptions);
+    job->resumptions = sorted;
+    return 0;
+}
+
+static bool is_last_matched(const struct nj_job *job, uint32_t position)
+{
+    return job->resumption_count > 0 && job->resumptions[job->resumption_count - 1].position == position;
 }
 
 /* Finds the entries of the checkpoint's sequences; those that have a record since are left out. */
@@ -191,14 +202,14 @@ static int match_checkpoint(struct nj_job *job, struct nj_error *error)
         if (found < 0)
             return -1;
         struct nj_index_entry *entry = found ? index_at(job->index, position) : NULL;
-        if (entry == NULL || entry->kind != NJ_ENTRY_REQUEST || entry->done || entry->resumed)
+        if (entry == NULL || entry->kind != NJ_ENTRY_REQUEST || entry->done ||
+            sequence->sample >= index_entry_samples(entry) || (entry->resumed && !is_last_matched(job, position)))
             continue;
         entry->resumed = 1;
         job->resumptions[job->resumption_count++] = (struct nj_resumption){.position = position, .sequence = sequence};
         estimate_add_restored(&job->estimate, (uint32_t)sequence->generated_count);
     }
-    put_wanted_first(job);
-    return 0;
+    return put_wanted_first(job, error);
 }
 
 static int describe_bad_line(struct nj_job *job, const struct nj_index_entry *entry, const struct nj_line *line,

@@ -101,8 +101,10 @@ static int join_job(struct nj_job *job, struct nj_error *error)
         job->file.options.job_time = (int64_t)time(NULL);
     }
     prompt_encoder_set_job(job->examiner.encoder, job->file.job_digest, job->file.options.job_time);
-    job->record_context = (struct nj_record_context){
-        .job_digest = job->file.job_digest, .model_name = job->file.model_name, .job_time = job->file.options.job_time};
+    job->record_context = (struct nj_record_context){.job_digest = job->file.job_digest,
+                                                     .model_name = job->file.model_name,
+                                                     .job_time = job->file.options.job_time,
+                                                     .tokenizer = job->model->tokenizer};
     return found > 0 ? 0 : job_file_write(job->directory, &job->file, error);
 }
 

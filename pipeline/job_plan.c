@@ -11,13 +11,27 @@ static int32_t length_of(const struct nj_index_entry *entry)
     return (int32_t)(entry->prompt_tokens + entry->max_new_tokens);
 }
 
-/* Blocks that the longest `sequences` requests take if all run to their limit: never more are needed. */
+/* The job's sequences, but no more than `most`. */
+static int32_t count_sequences(const struct nj_plan_facts *facts, int32_t most)
+{
+    int64_t sequences = 0;
+    for (uint32_t i = 0; i < facts->order->count && sequences < most; i++)
+        sequences += index_entry_samples(index_at(facts->index, facts->order->position[i]));
+    return sequences < most ? (int32_t)sequences : most;
+}
+
+/* Blocks that the longest `sequences` sequences take if all run to their limit: never more are needed. */
 static int64_t most_useful_blocks(const struct nj_plan_facts *facts, int32_t sequences)
 {
     const struct nj_order *order = facts->order;
     int64_t blocks = 0;
-    for (uint32_t i = 0; i < order->count && i < (uint32_t)sequences; i++)
-        blocks += scheduler_least_blocks(length_of(index_at(facts->index, order->position[i])));
+    for (uint32_t i = 0; i < order->count && sequences > 0; i++) {
+        const struct nj_index_entry *entry = index_at(facts->index, order->position[i]);
+        int32_t samples = (int32_t)index_entry_samples(entry);
+        samples = samples < sequences ? samples : sequences;
+        blocks += samples * scheduler_least_blocks(length_of(entry));
+        sequences -= samples;
+    }
     return blocks;
 }
 
@@ -59,8 +73,7 @@ int plan_make(const struct nj_plan_facts *facts, struct nj_plan *out, struct nj_
     struct nj_scheduler_options *plan = &out->scheduler;
     *plan = (struct nj_scheduler_options){.token_budget = budget,
                                           .longest_sequence = length_of(index_at(facts->index, order->position[0])),
-                                          .most_sequences =
-                                              order->count < (uint32_t)budget ? (int32_t)order->count : budget,
+                                          .most_sequences = count_sequences(facts, budget),
                                           .kv_type = facts->kv_type};
     if (plan_kv(facts, plan, error) != 0)
         return -1;

@@ -51,8 +51,12 @@ void job_count_done(struct nj_job *job, struct nj_index_entry *entry, uint32_t n
     job->progress.requests_done++;
     job->progress.requests_failed += failed;
     job->counts.finished += in_this_run;
-    if (entry->kind == NJ_ENTRY_REQUEST)
-        estimate_add_done(&job->estimate, entry->prompt_tokens, entry->max_new_tokens, new_tokens, in_this_run);
+    if (entry->kind != NJ_ENTRY_REQUEST)
+        return;
+    /* A record may count more than was computed: choices that are equal. */
+    uint32_t samples = index_entry_samples(entry), most = samples * entry->max_new_tokens;
+    estimate_add_done(&job->estimate, samples * entry->prompt_tokens, most, new_tokens < most ? new_tokens : most,
+                      in_this_run);
 }
 
 void job_count_undone(struct nj_job *job, struct nj_index_entry *entry)
@@ -61,6 +65,7 @@ void job_count_undone(struct nj_job *job, struct nj_index_entry *entry)
     job->progress.requests_failed -= entry->failed;
     entry->done = 0;
     entry->failed = 0;
+    const uint32_t samples = index_entry_samples(entry);
     if (entry->kind == NJ_ENTRY_REQUEST)
-        estimate_take_back(&job->estimate, entry->prompt_tokens, entry->max_new_tokens);
+        estimate_take_back(&job->estimate, samples * entry->prompt_tokens, samples * entry->max_new_tokens);
 }

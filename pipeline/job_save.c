@@ -17,34 +17,67 @@ static int sync_logs(struct nj_job *job, struct nj_error *error)
 
 struct visit {
     const struct nj_job *job;
+    const struct nj_flight *last; /* whose samples were added last */
     struct nj_checkpoint_writer writer;
 };
 
-static int add_sequence(void *context, uint64_t tag, const int32_t *generated, int32_t generated_count,
-                        struct nj_error *error)
+static int add_sample(struct visit *visit, const struct nj_flight *flight, const struct nj_sequence_state *state,
+                      struct nj_error *error)
 {
-    struct visit *visit = context;
-    const struct nj_job *job = visit->job;
-    for (size_t i = 0; i < job->flight_count && generated_count > 0; i++) {
-        const struct nj_flight *flight = &job->flights[i];
-        if (flight->position != tag)
+    const struct nj_checkpoint_sequence sequence = {.id_hash = flight->id_hash,
+                                                    .digest = flight->digest,
+                                                    .sample = job_tag_sample(state->tag),
+                                                    .generated = state->generated,
+                                                    .generated_count = state->generated_count,
+                                                    .logprobs = state->logprobs,
+                                                    .top_logprobs = state->top_logprobs};
+    return state->generated_count > 0 ? checkpoint_add(&visit->writer, &sequence, error) : 0;
+}
+
+/* What is finished of a request that waits for other samples: beside the scheduler's sequences of the request, which
+ * follow each other. */
+static int add_kept(struct visit *visit, const struct nj_flight *flight, struct nj_error *error)
+{
+    for (uint32_t i = 0; i < (uint32_t)flight->samples; i++) {
+        if (!job_flight_has_kept(flight, i))
             continue;
-        struct nj_checkpoint_sequence sequence = {.id_hash = flight->id_hash,
-                                                  .digest = flight->digest,
-                                                  .generated = generated,
-                                                  .generated_count = generated_count};
-        return checkpoint_add(&visit->writer, &sequence, error);
+        const struct nj_sequence_result *kept = &flight->kept[i];
+        const struct nj_sequence_state state = {.tag = kept->tag,
+                                                .generated = kept->generated,
+                                                .generated_count = kept->generated_count,
+                                                .logprobs = kept->logprobs,
+                                                .top_logprobs = kept->top_logprobs};
+        if (add_sample(visit, flight, &state, error) != 0)
+            return -1;
     }
     return 0;
 }
 
-/* The scheduler's sequences, and those of the last checkpoint that it has not been given yet. */
+static int add_sequence(void *context, const struct nj_sequence_state *state, struct nj_error *error)
+{
+    struct visit *visit = context;
+    const struct nj_flight *flight = job_flight_of(visit->job, state->tag);
+    if (flight == NULL)
+        return 0;
+    if (flight != visit->last && add_kept(visit, flight, error) != 0)
+        return -1;
+    visit->last = flight;
+    /* The scheduler may still have a kept one: when the record could not be written. */
+    return job_flight_has_kept(flight, job_tag_sample(state->tag)) ? 0 : add_sample(visit, flight, state, error);
+}
+
+/* The scheduler's sequences, and those of the last checkpoint that it has not been given yet. It may have none of the
+ * request that is being given, although some of it is finished. */
 static int add_sequences(struct nj_job *job, struct visit *visit, struct nj_error *error)
 {
     if (job->scheduler != NULL && scheduler_visit(job->scheduler, add_sequence, visit, error) != 0)
         return -1;
-    for (size_t i = job->resumptions_taken; i < job->resumption_count; i++) {
-        if (checkpoint_add(&visit->writer, job->resumptions[i].sequence, error) != 0)
+    const struct nj_flight *pulled = job->pulled.ok ? job_flight_of(job, job_tag(job->pulled_position, 0)) : NULL;
+    if (pulled != NULL && pulled != visit->last && add_kept(visit, pulled, error) != 0)
+        return -1;
+    for (size_t i = job->resumptions_passed; i < job->resumption_count; i++) {
+        const struct nj_resumption *resumption = &job->resumptions[i];
+        if (!resumption->is_taken && checkpoint_add(&visit->writer, resumption->sequence, error) != 0)
             return -1;
     }
     return 0;

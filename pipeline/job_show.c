@@ -31,8 +31,24 @@ static const char *finish_reason(enum nj_finish finish)
     return finish == NJ_FINISH_STOP ? "stop" : finish == NJ_FINISH_LENGTH ? "length" : "failed";
 }
 
+static void show_samples(const struct nj_job *job, const char *id, struct nj_text prompt,
+                         const struct nj_sequence_result *samples, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) {
+        const struct nj_job_answer answer = {.id = id,
+                                             .prompt = prompt,
+                                             .text = samples[i].text,
+                                             .finish_reason = finish_reason(samples[i].finish),
+                                             .prompt_tokens = samples[i].prompt_count,
+                                             .new_tokens = samples[i].generated_count,
+                                             .index = i,
+                                             .count = count};
+        job->callbacks->answered(job->callbacks->context, &answer);
+    }
+}
+
 int job_show_answer(struct nj_job *job, const struct nj_index_entry *entry, const char *id,
-                    const struct nj_sequence_result *result, struct nj_error *error)
+                    const struct nj_sequence_result *samples, int32_t count, struct nj_error *error)
 {
     if (job->options->first == 0 || job->callbacks == NULL || job->callbacks->answered == NULL)
         return 0;
@@ -45,16 +61,9 @@ int job_show_answer(struct nj_job *job, const struct nj_index_entry *entry, cons
     /* The line was valid when the scheduler took it; a change since then only shows less. */
     request_parse(line.text, line.length, &request, &problem);
     int status = request.messages == NULL ? 0 : describe_messages(request.messages, &chat, error);
-    if (status == 0) {
-        struct nj_job_answer answer = {
-            .id = id,
-            .prompt = chat.length > 0 ? (struct nj_text){.bytes = chat.data, .length = chat.length} : request.prompt,
-            .text = result->text,
-            .finish_reason = finish_reason(result->finish),
-            .prompt_tokens = result->prompt_count,
-            .new_tokens = result->generated_count};
-        job->callbacks->answered(job->callbacks->context, &answer);
-    }
+    const struct nj_text shown = {.bytes = chat.data, .length = chat.length};
+    if (status == 0)
+        show_samples(job, id, chat.length > 0 ? shown : request.prompt, samples, count);
     byte_buffer_free(&chat);
     request_free(&request);
     return status;

@@ -16,15 +16,21 @@
 
 /* A request that the scheduler holds: what its record needs. */
 struct nj_flight {
-    uint32_t position; /* of its index entry; also the scheduler's tag */
+    uint32_t position; /* of its index entry */
     char *id;
     enum nj_shape shape;
+    enum nj_logprobs_form logprobs;
     struct nj_digest id_hash, digest;
+    int32_t n, samples;              /* choices of the record; sequences, fewer if all choices are equal */
+    int32_t finished;                /* of the samples */
+    struct nj_sequence_result *kept; /* [samples] copies of those that are finished while others are not, the
+                                      * others without a generated token; NULL if there is one sample only */
 };
 
-/* A sequence of the checkpoint and the index entry it belongs to. */
+/* A sequence of the checkpoint and the index entry it belongs to. Those of one request follow each other. */
 struct nj_resumption {
     uint32_t position;
+    bool is_taken; /* the scheduler has it */
     const struct nj_checkpoint_sequence *sequence;
 };
 
@@ -53,8 +59,9 @@ struct nj_job {
     struct nj_record_context record_context;
     struct nj_checkpoint checkpoint; /* as found */
     struct nj_resumption *resumptions;
-    /* The first `resumptions_wanted` go on in this run; the others only stay in the checkpoint. */
-    size_t resumption_count, resumptions_wanted, resumptions_taken;
+    /* The first `resumptions_wanted` go on in this run; the others only stay in the checkpoint. Those before
+     * `resumptions_passed` are taken. */
+    size_t resumption_count, resumptions_wanted, resumptions_passed;
     struct nj_retry_wish retry; /* what retry.bin was made for; kinds 0: there is none */
     uint64_t strays;            /* results that belong to no line of the input */
 
@@ -63,7 +70,9 @@ struct nj_job {
     uint32_t next_in_order;
     struct nj_flight *flights;
     size_t flight_count, flight_capacity;
-    struct nj_examined pulled; /* the request being given to the scheduler; its stop strings are borrowed */
+    struct nj_examined pulled; /* the request being given to the scheduler, which borrows from it */
+    uint32_t pulled_position;
+    int32_t pulled_samples; /* of it that the scheduler has been given */
 
     struct nj_estimate estimate;
     struct nj_job_progress progress;
@@ -111,12 +120,32 @@ int job_find_entry(struct nj_job *job, struct nj_digest id_hash, const struct nj
 /* job_plan.c: fills in what the scheduler runs with; NJ_DOES_NOT_FIT names what would. */
 int job_plan(struct nj_job *job, struct nj_scheduler_options *plan, struct nj_error *error);
 
+/* job_flights.c */
+/* The scheduler's name for a sequence. */
+static inline uint64_t job_tag(uint32_t position, uint32_t sample)
+{
+    return (uint64_t)position * NJ_CHOICES_MOST + sample;
+}
+static inline uint32_t job_tag_sample(uint64_t tag)
+{
+    return (uint32_t)(tag % NJ_CHOICES_MOST);
+}
+/* NULL: no such request is in flight. Valid until one is added or dropped. */
+struct nj_flight *job_flight_of(const struct nj_job *job, uint64_t tag);
+/* The request in job->pulled. Takes `id` over, also when it fails. */
+int job_flight_add(struct nj_job *job, uint32_t position, char *id, struct nj_error *error);
+void job_flight_drop(struct nj_job *job, struct nj_flight *flight);
+/* Copies a finished sample, which must wait for the others. */
+int job_flight_keep(struct nj_flight *flight, const struct nj_sequence_result *result, struct nj_error *error);
+bool job_flight_has_kept(const struct nj_flight *flight, uint32_t sample);
+void job_flights_free(struct nj_job *job);
+
 /* job_compute.c: everything that needs the weights. */
 int job_compute(struct nj_job *job, struct nj_error *error);
 
-/* job_show.c: gives a finished request and its answer to the callback, in a run that shows them. */
+/* job_show.c: gives a finished request and its answers to the callback, in a run that shows them. */
 int job_show_answer(struct nj_job *job, const struct nj_index_entry *entry, const char *id,
-                    const struct nj_sequence_result *result, struct nj_error *error);
+                    const struct nj_sequence_result *samples, int32_t count, struct nj_error *error);
 
 /* job_save.c */
 /* After a sweep: records to the system at once, to the disk every few seconds, a checkpoint every minute. */

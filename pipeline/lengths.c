@@ -1,7 +1,8 @@
 #include "pipeline/lengths.h"
 
-/* Prompt lengths have 25 bits (struct nj_index_entry): ranks are found by the upper 13 first, then by the lower 12. */
-enum { LOW_BITS = 12, HIGH_VALUES = 1 << 13, LOW_VALUES = 1 << LOW_BITS };
+/* Prompt lengths have 24 bits (struct nj_index_entry): ranks are found by the upper 12 first, then by the lower 12. */
+enum { LOW_BITS = 12, HIGH_VALUES = 1 << 12, LOW_VALUES = 1 << LOW_BITS };
+static_assert(NJ_ENTRY_TOKENS_MOST < HIGH_VALUES * LOW_VALUES, "every prompt length has its place in the counts");
 
 /* Of the counted values, the one that `*rank` others precede; *rank becomes its rank among its equals. */
 static uint32_t find_rank(const uint32_t *count, uint32_t *rank)
@@ -32,11 +33,13 @@ static uint32_t prompt_of_rank(struct nj_index *index, const struct nj_order *or
 static void add_request(struct nj_lengths *lengths, const struct nj_index_entry *entry)
 {
     const double prompt = entry->prompt_tokens, most_new = entry->max_new_tokens;
-    lengths->prompt_tokens += entry->prompt_tokens;
-    lengths->most_new_tokens += entry->max_new_tokens;
-    lengths->prompt_squares += prompt * prompt;
-    lengths->prompt_times_new += prompt * most_new;
-    lengths->new_squares += most_new * most_new;
+    const uint32_t samples = index_entry_samples(entry);
+    lengths->sequences += samples;
+    lengths->prompt_tokens += (uint64_t)samples * entry->prompt_tokens;
+    lengths->most_new_tokens += (uint64_t)samples * entry->max_new_tokens;
+    lengths->prompt_squares += samples * prompt * prompt;
+    lengths->prompt_times_new += samples * prompt * most_new;
+    lengths->new_squares += samples * most_new * most_new;
     if (entry->max_new_tokens > lengths->most_new)
         lengths->most_new = entry->max_new_tokens;
 }

@@ -114,7 +114,7 @@ static int measure_time(struct planning *planning, struct nj_plan_report *out, s
     planning->index = NULL;
     out->plan.scheduler.cancel = planning->stop;
     out->has_time = plan_time_measure(planning->model, planning->device, &out->plan.scheduler, &out->lengths,
-                                      out->requests, &out->time, error) == 0;
+                                      &out->time, error) == 0;
     out->plan.scheduler.cancel = NULL;
     return out->has_time ? 0 : -1;
 }

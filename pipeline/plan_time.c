@@ -36,12 +36,12 @@ static struct cost scale(const struct nj_hyperparameters *whole, const struct nj
                          .attention_per_position = attention * layers / tokens / positions};
 }
 
-/* Sequences in flight on average: as many as rows, requests and KV blocks allow. */
-static int32_t sequences_in_flight(const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths,
-                                   uint32_t requests)
+/* Sequences in flight on average: as many as rows, answers and KV blocks allow. */
+static int32_t sequences_in_flight(const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths)
 {
     /* On average a sequence holds its prompt and half of its answer. */
-    const double tokens = ((double)lengths->prompt_tokens + (double)lengths->most_new_tokens / 2) / requests;
+    const double tokens =
+        ((double)lengths->prompt_tokens + (double)lengths->most_new_tokens / 2) / (double)lengths->sequences;
     const double fit = (double)scheduler->kv_blocks / ceil(tokens / NJ_KV_BLOCK_TOKENS + 0.5);
     const double most = fmin(fit, scheduler->most_sequences);
     return most < 1 ? 1 : (int32_t)most;
@@ -67,7 +67,7 @@ static void predict(const struct nj_lengths *lengths, struct cost prefill, struc
 }
 
 int plan_time_measure(const struct nj_model *model, struct nj_device *device,
-                      const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths, uint32_t requests,
+                      const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths,
                       struct nj_plan_time *out, struct nj_error *error)
 {
     struct nj_model part = *model;
@@ -81,7 +81,7 @@ int plan_time_measure(const struct nj_model *model, struct nj_device *device,
                                            .token_budget = scheduler->token_budget,
                                            .seconds = SECONDS_EACH,
                                            .stop = scheduler->cancel};
-    out->decode_sequences = sequences_in_flight(scheduler, lengths, requests);
+    out->decode_sequences = sequences_in_flight(scheduler, lengths);
     const int32_t sequences = out->decode_sequences < SEQUENCES_MOST ? out->decode_sequences : SEQUENCES_MOST;
     const int32_t prompt_tokens =
         scheduler->token_budget < PROMPT_TOKENS_MOST ? scheduler->token_budget : PROMPT_TOKENS_MOST;

@@ -16,7 +16,7 @@ struct nj_plan_time {
 
 /* The model's weights need not be loaded. Takes a second or two and about as much memory as two layers. */
 int plan_time_measure(const struct nj_model *model, struct nj_device *device,
-                      const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths, uint32_t requests,
+                      const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths,
                       struct nj_plan_time *out, struct nj_error *error);
 
 #endif

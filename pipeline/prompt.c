@@ -186,7 +186,27 @@ static int digest_json_part(const char *part, size_t length, void *digester)
     return 0;
 }
 
-/* The variables stand at the end and only if there are any, so that requests without them keep their digest. */
+/* What was not there from the beginning: only where it is not neutral, so that requests without it keep their
+ * digest. */
+static void digest_choices(struct nj_digester *digester, const struct nj_request *request)
+{
+    if (request->n > 1) {
+        digester_add_text(digester, "n", 1);
+        digester_add_u64(digester, (uint64_t)request->n);
+    }
+    if (request->logprobs != NJ_LOGPROBS_OFF) {
+        digester_add_text(digester, "logprobs", 8);
+        digester_add_u64(digester, request->logprobs);
+        digester_add_u64(digester, (uint64_t)request->top_logprobs);
+    }
+    if (request->bias_count > 0) {
+        digester_add_text(digester, "logit_bias", 10);
+        digester_add_u64(digester, (uint64_t)request->bias_count);
+        digester_add(digester, request->bias, (size_t)request->bias_count * sizeof request->bias[0]);
+    }
+}
+
+/* The variables stand at the end, without their length, and only if there are any. */
 static int digest_request(struct nj_prompt_encoder *encoder, const struct nj_request *request, struct nj_digest *out,
                           struct nj_error *error)
 {
@@ -204,11 +224,25 @@ static int digest_request(struct nj_prompt_encoder *encoder, const struct nj_req
     digester_add_u64(digester, (uint64_t)request->stop_count);
     for (int i = 0; i < request->stop_count; i++)
         digester_add_text(digester, request->stop[i].bytes, request->stop[i].length);
+    digest_choices(digester, request);
     if (request->variables != NULL &&
         json_dump_callback(request->variables, digest_json_part, digester, JSON_COMPACT | JSON_SORT_KEYS) != 0)
         return error_set(error, NJ_INTERNAL, "out of memory");
     *out = digester_end(digester);
     return 0;
+}
+
+/* Biased tokens come by ascending number. */
+static int check_bias(const struct nj_prompt_encoder *encoder, const struct nj_request *request,
+                      struct nj_problem *problem)
+{
+    const int32_t vocabulary = encoder->model->shape.vocabulary, count = request->bias_count;
+    if (count == 0 || request->bias[count - 1].token < vocabulary)
+        return 0;
+    problem_set(problem, "invalid_request",
+                "logit_bias names token %d, but the model's vocabulary has tokens 0 to %d only",
+                (int)request->bias[count - 1].token, (int)vocabulary - 1);
+    return 1;
 }
 
 static int check_length(const struct nj_prompt_encoder *encoder, struct nj_problem *problem)
@@ -227,7 +261,9 @@ int prompt_encode(struct nj_prompt_encoder *encoder, const struct nj_request *re
                   struct nj_problem *problem, struct nj_error *error)
 {
     *out = (struct nj_encoded_prompt){0};
-    int result = encode_tokens(encoder, request, out, problem, error);
+    int result = check_bias(encoder, request, problem);
+    if (result == 0)
+        result = encode_tokens(encoder, request, out, problem, error);
     if (result == 0)
         result = check_length(encoder, problem);
     if (result != 0)

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/record_logprobs.h"
 #include "pipeline/utf8_text.h"
+
+enum { FLOAT_DIGITS = 9 }; /* which tell a float32 exactly */
 
 /* An id made of a word, the job and the request: the same in every run. */
 static json_t *derived_id(const struct nj_record_context *context, const char *id, const char *prefix)
@@ -25,35 +28,110 @@ static const char *finish_name(enum nj_finish finish)
     return finish == NJ_FINISH_LENGTH ? "length" : "stop";
 }
 
-static json_t *plain_result(const char *id, const struct nj_sequence_result *result)
+static const struct nj_sequence_result *choice_at(const struct nj_record_answer *answer, int32_t index)
 {
-    return json_pack("{s:s, s:s%, s:s, s:i, s:i}", "id", id, "text", result->text.bytes, result->text.length,
-                     "finish_reason", finish_name(result->finish), "prompt_tokens", (int)result->prompt_count,
-                     "completion_tokens", (int)result->generated_count);
+    return &answer->samples[index < answer->sample_count ? index : 0];
 }
 
-static json_t *batch_choice(enum nj_shape shape, const struct nj_sequence_result *result)
+static json_int_t count_new_tokens(const struct nj_record_answer *answer)
 {
+    json_int_t tokens = 0;
+    for (int32_t i = 0; i < answer->n; i++)
+        tokens += choice_at(answer, i)->generated_count;
+    return tokens;
+}
+
+static json_t *text_of(const struct nj_sequence_result *result)
+{
+    return json_stringn(result->text.bytes == NULL ? "" : result->text.bytes, result->text.length);
+}
+
+static json_t *logprobs_of(const struct nj_record_context *context, const struct nj_record_answer *answer,
+                           const struct nj_sequence_result *result)
+{
+    if (answer->logprobs == NJ_LOGPROBS_OFF)
+        return json_null();
+    return record_logprobs(context->tokenizer, result, answer->logprobs);
+}
+
+/* Text, finish_reason and, if wanted, logprobs, where a plain record has them: in itself or in each choice. */
+static int add_plain_choice(const struct nj_record_context *context, json_t *object,
+                            const struct nj_record_answer *answer, const struct nj_sequence_result *result)
+{
+    int failed = json_object_set_new(object, "text", text_of(result)) |
+                 json_object_set_new(object, "finish_reason", json_string(finish_name(result->finish)));
+    if (answer->logprobs != NJ_LOGPROBS_OFF)
+        failed |= json_object_set_new(object, "logprobs", logprobs_of(context, answer, result));
+    return failed;
+}
+
+static json_t *plain_choice(const struct nj_record_context *context, const struct nj_record_answer *answer,
+                            int32_t index)
+{
+    const struct nj_sequence_result *result = choice_at(answer, index);
+    json_t *choice = json_pack("{s:i}", "index", (int)index);
+    int failed = add_plain_choice(context, choice, answer, result) |
+                 json_object_set_new(choice, "completion_tokens", json_integer(result->generated_count));
+    if (failed == 0)
+        return choice;
+    json_decref(choice);
+    return NULL;
+}
+
+static json_t *batch_choice(const struct nj_record_context *context, enum nj_shape shape,
+                            const struct nj_record_answer *answer, int32_t index)
+{
+    const struct nj_sequence_result *result = choice_at(answer, index);
+    json_t *logprobs = logprobs_of(context, answer, result);
     const char *finish = finish_name(result->finish);
     if (shape == NJ_SHAPE_BATCH_CHAT)
-        return json_pack("{s:i, s:{s:s, s:s%}, s:n, s:s}", "index", 0, "message", "role", "assistant", "content",
-                         result->text.bytes, result->text.length, "logprobs", "finish_reason", finish);
-    return json_pack("{s:i, s:s%, s:n, s:s}", "index", 0, "text", result->text.bytes, result->text.length, "logprobs",
+        return json_pack("{s:i, s:{s:s, s:o}, s:o, s:s}", "index", (int)index, "message", "role", "assistant",
+                         "content", text_of(result), "logprobs", logprobs, "finish_reason", finish);
+    return json_pack("{s:i, s:o, s:o, s:s}", "index", (int)index, "text", text_of(result), "logprobs", logprobs,
                      "finish_reason", finish);
 }
 
+static json_t *all_choices(const struct nj_record_context *context, enum nj_shape shape,
+                           const struct nj_record_answer *answer)
+{
+    json_t *choices = json_array();
+    for (int32_t i = 0; i < answer->n; i++) {
+        json_t *choice =
+            shape == NJ_SHAPE_PLAIN ? plain_choice(context, answer, i) : batch_choice(context, shape, answer, i);
+        if (json_array_append_new(choices, choice) == 0)
+            continue;
+        json_decref(choices);
+        return NULL;
+    }
+    return choices;
+}
+
+static json_t *plain_result(const struct nj_record_context *context, const char *id,
+                            const struct nj_record_answer *answer)
+{
+    json_t *object = json_pack("{s:s}", "id", id);
+    int failed = answer->n == 1 ? add_plain_choice(context, object, answer, &answer->samples[0])
+                                : json_object_set_new(object, "choices", all_choices(context, NJ_SHAPE_PLAIN, answer));
+    failed |= json_object_set_new(object, "prompt_tokens", json_integer(answer->samples[0].prompt_count)) |
+              json_object_set_new(object, "completion_tokens", json_integer(count_new_tokens(answer)));
+    if (failed == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 static json_t *batch_result(const struct nj_record_context *context, const struct nj_record_subject *subject,
-                            const struct nj_sequence_result *result)
+                            const struct nj_record_answer *answer)
 {
     bool chat = subject->shape == NJ_SHAPE_BATCH_CHAT;
-    json_t *usage = json_pack("{s:i, s:i, s:I}", "prompt_tokens", (int)result->prompt_count, "completion_tokens",
-                              (int)result->generated_count, "total_tokens",
-                              (json_int_t)result->prompt_count + result->generated_count);
+    const json_int_t prompt_tokens = answer->samples[0].prompt_count, new_tokens = count_new_tokens(answer);
+    json_t *usage = json_pack("{s:I, s:I, s:I}", "prompt_tokens", prompt_tokens, "completion_tokens", new_tokens,
+                              "total_tokens", prompt_tokens + new_tokens);
     /* "o" takes over what it is given, also when the packing fails; NULL makes it fail. */
     json_t *body = json_pack(
-        "{s:o, s:s, s:I, s:s, s:[o], s:o}", "id", derived_id(context, subject->id, chat ? "chatcmpl-" : "cmpl-"),
+        "{s:o, s:s, s:I, s:s, s:o, s:o}", "id", derived_id(context, subject->id, chat ? "chatcmpl-" : "cmpl-"),
         "object", chat ? "chat.completion" : "text_completion", "created", (json_int_t)context->job_time, "model",
-        context->model_name, "choices", batch_choice(subject->shape, result), "usage", usage);
+        context->model_name, "choices", all_choices(context, subject->shape, answer), "usage", usage);
     return json_pack("{s:o, s:s, s:{s:i, s:o, s:o}, s:n}", "id", derived_id(context, subject->id, "batch_req_"),
                      "custom_id", subject->id, "response", "status_code", 200, "request_id",
                      derived_id(context, subject->id, "req_"), "body", body, "error");
@@ -81,7 +159,7 @@ static char *finish_record(json_t *object, const struct nj_record_subject *subje
     if (object != NULL && json_object_set_new(object, "schema", json_integer(NJ_RECORD_SCHEMA)) == 0 &&
         json_object_set_new(object, "attempt", json_integer(subject->attempt)) == 0 &&
         json_object_set_new(object, "digest", json_string(hex)) == 0)
-        text = json_dumps(object, JSON_COMPACT);
+        text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(FLOAT_DIGITS));
     json_decref(object);
     if (text == NULL)
         error_set(error, NJ_INTERNAL, "a record could not be made: out of memory, or text that is not UTF-8");
@@ -89,13 +167,10 @@ static char *finish_record(json_t *object, const struct nj_record_subject *subje
 }
 
 char *record_make_result(const struct nj_record_context *context, const struct nj_record_subject *subject,
-                         const struct nj_sequence_result *result, struct nj_error *error)
+                         const struct nj_record_answer *answer, struct nj_error *error)
 {
-    struct nj_sequence_result copy = *result;
-    if (copy.text.bytes == NULL)
-        copy.text = (struct nj_text){.bytes = "", .length = 0};
-    json_t *object =
-        subject->shape == NJ_SHAPE_PLAIN ? plain_result(subject->id, &copy) : batch_result(context, subject, &copy);
+    json_t *object = subject->shape == NJ_SHAPE_PLAIN ? plain_result(context, subject->id, answer)
+                                                      : batch_result(context, subject, answer);
     return finish_record(object, subject, error);
 }
 

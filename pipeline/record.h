@@ -19,6 +19,15 @@ struct nj_record_context {
     struct nj_digest job_digest; /* batch records derive their ids from it and the custom_id */
     const char *model_name;
     int64_t job_time;
+    const struct nj_tokenizer *tokenizer; /* names tokens beside their log-probabilities */
+};
+
+/* What a request is answered with. */
+struct nj_record_answer {
+    const struct nj_sequence_result *samples; /* [sample_count], none of them NJ_FINISH_NOT_FINITE */
+    int32_t sample_count;                     /* n, or 1: all n choices are this one */
+    int32_t n;                                /* 1 .. NJ_CHOICES_MOST */
+    enum nj_logprobs_form logprobs;           /* not off: the samples have theirs */
 };
 
 /* Which request a record is about. */
@@ -37,7 +46,7 @@ struct nj_record_place {
 
 /* A record as JSON without crc32 and newline; the caller frees it. NULL: out of memory (error filled). */
 char *record_make_result(const struct nj_record_context *context, const struct nj_record_subject *subject,
-                         const struct nj_sequence_result *result, struct nj_error *error);
+                         const struct nj_record_answer *answer, struct nj_error *error);
 char *record_make_error(const struct nj_record_context *context, const struct nj_record_subject *subject,
                         const struct nj_problem *problem, const struct nj_record_place *place, struct nj_error *error);
 

@@ -1,5 +1,6 @@
 #include "pipeline/request.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/request_fields.h"
@@ -18,6 +19,21 @@ static int read_id(struct nj_request *request, const char *name, const json_t *v
         return problem_set(problem, "invalid_request", "%s must not contain a NUL character", name);
     request->id = json_string_value(value);
     request->id_length = length;
+    return 0;
+}
+
+/* Chat and completions ask in different ways, and which one a plain line is may stand behind the asking. */
+static int check_logprobs(const struct nj_request *request, struct nj_problem *problem)
+{
+    const bool chat = request->messages != NULL;
+    if (chat && request->logprobs == NJ_LOGPROBS_COMPLETION)
+        return problem_set(problem, "invalid_request",
+                           "logprobs must be true or false with messages; top_logprobs says how many");
+    if (!chat && request->logprobs == NJ_LOGPROBS_CHAT)
+        return problem_set(problem, "invalid_request", "logprobs must be an integer from 0 to %d with a prompt",
+                           NJ_COMPLETION_LOGPROBS_MOST);
+    if (request->top_logprobs > 0 && request->logprobs == NJ_LOGPROBS_OFF)
+        return problem_set(problem, "invalid_request", "top_logprobs needs messages and \"logprobs\": true");
     return 0;
 }
 
@@ -43,7 +59,7 @@ static int read_fields(struct nj_request *request, json_t *object, int where, co
                                                  : "prompt");
     if (request->max_tokens == 0)
         request->max_tokens = NJ_DEFAULT_MAX_TOKENS;
-    return 0;
+    return check_logprobs(request, problem);
 }
 
 static const json_t *get_present(const json_t *object, const char *name)
@@ -146,7 +162,7 @@ static int fail_json(struct nj_problem *problem, const json_error_t *failure)
 
 int request_parse(const char *text, size_t length, struct nj_request *request, struct nj_problem *problem)
 {
-    *request = (struct nj_request){.top_p = 1};
+    *request = (struct nj_request){.top_p = 1, .n = 1};
     json_error_t failure;
     request->root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &failure);
     if (request->root == NULL)
@@ -160,5 +176,6 @@ int request_parse(const char *text, size_t length, struct nj_request *request, s
 void request_free(struct nj_request *request)
 {
     json_decref(request->root);
+    free(request->bias);
     *request = (struct nj_request){0};
 }

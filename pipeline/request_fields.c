@@ -1,8 +1,10 @@
 #include "pipeline/request_fields.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "engine/sweep/logprobs.h"
 #include "pipeline/content_parts.h"
 #include "pipeline/utf8_text.h"
 
@@ -237,6 +239,121 @@ static int read_stop(struct nj_request *request, const struct field *field, json
     return 0;
 }
 
+static int read_n(struct nj_request *request, const struct field *field, json_t *value, struct nj_problem *problem)
+{
+    int64_t n = 0;
+    if (read_integer(field, value, &n, problem) != 0)
+        return -1;
+    request->n = (int32_t)n;
+    return 0;
+}
+
+static int fail_two_numbers(struct nj_problem *problem)
+{
+    return problem_set(problem, "invalid_request",
+                       "both logprobs and top_logprobs give a number: with messages logprobs is true, with a prompt "
+                       "there is no top_logprobs");
+}
+
+/* true and false as chat has it, a number as completions do; which of them is right is checked when all is read. */
+static int read_logprobs(struct nj_request *request, const struct field *field, json_t *value,
+                         struct nj_problem *problem)
+{
+    int64_t top = 0;
+    if (json_is_boolean(value)) {
+        request->logprobs = json_is_true(value) ? NJ_LOGPROBS_CHAT : NJ_LOGPROBS_OFF;
+        return 0;
+    }
+    if (!json_is_integer(value))
+        return fail_type(problem, field->name, "true or false (with messages) or an integer (with a prompt)", value);
+    if (read_integer(field, value, &top, problem) != 0)
+        return -1;
+    if (request->top_logprobs > 0)
+        return fail_two_numbers(problem);
+    request->logprobs = NJ_LOGPROBS_COMPLETION;
+    request->top_logprobs = (int32_t)top;
+    return 0;
+}
+
+static int read_top_logprobs(struct nj_request *request, const struct field *field, json_t *value,
+                             struct nj_problem *problem)
+{
+    int64_t top = 0;
+    if (read_integer(field, value, &top, problem) != 0)
+        return -1;
+    if (top == 0)
+        return 0;
+    if (request->logprobs == NJ_LOGPROBS_COMPLETION)
+        return fail_two_numbers(problem);
+    request->top_logprobs = (int32_t)top;
+    return 0;
+}
+
+/* The number that a token's name is, digits only and written in one way; -1 if it is none. */
+static int32_t token_of_name(const char *name)
+{
+    int64_t token = 0;
+    if (name[0] == '\0' || (name[0] == '0' && name[1] != '\0'))
+        return -1;
+    for (; *name != '\0'; name++) {
+        if (*name < '0' || *name > '9')
+            return -1;
+        token = 10 * token + (*name - '0');
+        if (token > INT32_MAX)
+            return -1;
+    }
+    return (int32_t)token;
+}
+
+static int read_biased_token(const struct field *field, const char *name, const json_t *value,
+                             struct nj_logit_bias *out, struct nj_problem *problem)
+{
+    char shown[80];
+    utf8_copy_printable(shown, sizeof shown, name, strlen(name));
+    out->token = token_of_name(name);
+    if (out->token < 0)
+        return problem_set(
+            problem, "invalid_request",
+            "logit_bias must name tokens by their number in the model's vocabulary, such as \"123\"; one "
+            "name is \"%s\"",
+            shown);
+    if (!json_is_number(value))
+        return problem_set(problem, "invalid_request", "logit_bias must give numbers; that of \"%s\" is %s", shown,
+                           request_type_name(value));
+    return read_number(field, value, &out->bias, problem);
+}
+
+static int compare_biased_tokens(const void *left, const void *right)
+{
+    const struct nj_logit_bias *a = left, *b = right;
+    return a->token < b->token ? -1 : a->token > b->token;
+}
+
+static int read_logit_bias(struct nj_request *request, const struct field *field, json_t *value,
+                           struct nj_problem *problem)
+{
+    if (!json_is_object(value))
+        return fail_type(problem, field->name, "an object from token numbers to numbers", value);
+    const size_t count = json_object_size(value);
+    if (count > NJ_BIASED_TOKENS_MOST)
+        return problem_set(problem, "invalid_request", "logit_bias may name at most %d tokens; it names %zu",
+                           NJ_BIASED_TOKENS_MOST, count);
+    if (count == 0)
+        return 0;
+    request->bias = calloc(count, sizeof *request->bias);
+    if (request->bias == NULL)
+        return problem_set(problem, "invalid_request", "no memory for its logit_bias");
+    const char *name;
+    json_t *bias;
+    json_object_foreach(value, name, bias)
+    {
+        if (read_biased_token(field, name, bias, &request->bias[request->bias_count++], problem) != 0)
+            return -1;
+    }
+    qsort(request->bias, count, sizeof *request->bias, compare_biased_tokens);
+    return 0;
+}
+
 static int read_ignored(struct nj_request *request, const struct field *field, json_t *value,
                         struct nj_problem *problem)
 {
@@ -327,13 +444,13 @@ static const struct field fields[] = {
     {.name = "store", .where = NJ_IN_ANY, .read = read_ignored},
     {.name = "stream", .where = NJ_IN_ANY, .read = require_false},
     {.name = "stream_options", .where = NJ_IN_ANY, .read = require_empty},
-    {.name = "n", .where = NJ_IN_ANY, .read = require_number, .least = 1},
+    {.name = "n", .where = NJ_IN_ANY, .read = read_n, .least = 1, .most = NJ_CHOICES_MOST},
     {.name = "best_of", .where = NJ_IN_ANY, .read = require_number, .least = 1},
     {.name = "echo", .where = NJ_IN_ANY, .read = require_false},
     {.name = "suffix", .where = NJ_IN_ANY, .read = require_empty},
-    {.name = "logprobs", .where = NJ_IN_ANY, .read = require_false},
-    {.name = "top_logprobs", .where = NJ_IN_ANY, .read = require_number, .least = 0},
-    {.name = "logit_bias", .where = NJ_IN_ANY, .read = require_empty},
+    {.name = "logprobs", .where = NJ_IN_ANY, .read = read_logprobs, .least = 0, .most = NJ_COMPLETION_LOGPROBS_MOST},
+    {.name = "top_logprobs", .where = NJ_IN_ANY, .read = read_top_logprobs, .least = 0, .most = NJ_TOP_LOGPROBS_MOST},
+    {.name = "logit_bias", .where = NJ_IN_ANY, .read = read_logit_bias, .least = -100, .most = 100},
     {.name = "presence_penalty", .where = NJ_IN_ANY, .read = require_number, .least = 0},
     {.name = "frequency_penalty", .where = NJ_IN_ANY, .read = require_number, .least = 0},
     {.name = "repetition_penalty", .where = NJ_IN_ANY, .read = require_number, .least = 1},

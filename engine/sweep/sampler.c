@@ -2,8 +2,10 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
+#include "kernels/cpu_kernels.h"
 #include "kernels/elementary.h"
 
 __extension__ typedef unsigned __int128 uint128;
@@ -15,11 +17,12 @@ struct nj_sampler {
     int32_t vocabulary;
     uint64_t *weight;   /* [vocabulary] */
     int32_t *candidate; /* [vocabulary] tokens of weight > 0: a heap in front, then ranks in descending order */
+    float *biased;      /* [vocabulary] */
 };
 
 uint64_t sampler_bytes(int32_t vocabulary)
 {
-    return sizeof(struct nj_sampler) + (uint64_t)vocabulary * (sizeof(uint64_t) + sizeof(int32_t));
+    return sizeof(struct nj_sampler) + (uint64_t)vocabulary * (sizeof(uint64_t) + sizeof(int32_t) + sizeof(float));
 }
 
 struct nj_sampler *sampler_create(int32_t vocabulary)
@@ -30,12 +33,34 @@ struct nj_sampler *sampler_create(int32_t vocabulary)
     sampler->vocabulary = vocabulary;
     sampler->weight = (uint64_t *)(sampler + 1);
     sampler->candidate = (int32_t *)(sampler->weight + vocabulary);
+    sampler->biased = (float *)(sampler->candidate + vocabulary);
     return sampler;
 }
 
 void sampler_destroy(struct nj_sampler *sampler)
 {
     free(sampler);
+}
+
+/* By the kernels that are the definition; every table gives the same bits. */
+static struct nj_logit_stats stats_of(const float *logits, int32_t vocabulary)
+{
+    struct nj_logit_stats stats;
+    const union nj_operation_args args = {
+        .logit_stats = {.logits = logits, .count = 1, .vocabulary = vocabulary, .stride = vocabulary, .out = &stats}};
+    cpu_kernels_find("reference")->run[NJ_OP_LOGIT_STATS](&args, 0, 1);
+    return stats;
+}
+
+struct nj_logit_row sampler_apply_bias(struct nj_sampler *sampler, const struct nj_sampling *sampling,
+                                       struct nj_logit_row row)
+{
+    if (sampling->bias_count == 0)
+        return row;
+    memcpy(sampler->biased, row.logits, (size_t)sampler->vocabulary * sizeof *sampler->biased);
+    for (int32_t i = 0; i < sampling->bias_count; i++)
+        sampler->biased[sampling->bias[i].token] += sampling->bias[i].bias;
+    return (struct nj_logit_row){.logits = sampler->biased, .stats = stats_of(sampler->biased, sampler->vocabulary)};
 }
 
 static uint64_t random_bits(const struct nj_sampling *sampling, int64_t position)

@@ -35,9 +35,9 @@ uint64_t scheduler_bytes(const struct nj_hyperparameters *shape, const struct nj
 {
     const struct nj_forward_options forward = forward_options(options);
     const int32_t sequences = sequences_used(options);
-    return sizeof(struct nj_scheduler) + (uint64_t)sequences * sizeof(int32_t) +
-           sequence_store_bytes(sequences, arena_tokens(options)) + sampler_bytes(shape->vocabulary) +
-           kv_cache_bytes(shape, options->kv_type, options->kv_blocks) + forward_bytes(shape, &forward);
+    return sizeof(struct nj_scheduler) + sequence_store_bytes(sequences, arena_tokens(options)) +
+           sampler_bytes(shape->vocabulary) + kv_cache_bytes(shape, options->kv_type, options->kv_blocks) +
+           forward_bytes(shape, &forward);
 }
 
 static int check_options(const struct nj_scheduler_options *options, struct nj_error *error)
@@ -67,8 +67,7 @@ static int open_parts(struct nj_scheduler *scheduler, const struct nj_model *mod
     if (scheduler->forward == NULL)
         return -1;
     scheduler->sampler = sampler_create(model->shape.vocabulary);
-    scheduler->logit_slot = malloc((size_t)sequences * sizeof *scheduler->logit_slot);
-    if (scheduler->sampler == NULL || scheduler->logit_slot == NULL)
+    if (scheduler->sampler == NULL)
         return error_set(error, NJ_DOES_NOT_FIT, "no memory for the sampler");
     return sequence_store_open(&scheduler->store, model->tokenizer, sequences, arena_tokens(options), error);
 }
@@ -99,30 +98,26 @@ void scheduler_destroy(struct nj_scheduler *scheduler)
     if (scheduler == NULL)
         return;
     sequence_store_close(&scheduler->store);
-    free(scheduler->logit_slot);
     sampler_destroy(scheduler->sampler);
     forward_destroy(scheduler->forward);
     kv_cache_destroy(scheduler->cache);
     free(scheduler);
 }
 
-/* Rows of one sequence; the last known token's row gives the logits for the next. */
-static void fill_rows(struct nj_scheduler *scheduler, const struct nj_sequence *sequence,
-                      struct nj_forward_batch *batch)
+static void fill_rows(const struct nj_sequence *sequence, struct nj_forward_batch *batch)
 {
     for (int32_t i = 0; i < sequence->rows; i++) {
-        batch->token[batch->count + i] = sequence->tokens[sequence->computed + i];
-        batch->position[batch->count + i] = sequence->computed + i;
-        batch->sequence[batch->count + i] = sequence->slot;
-    }
-    batch->count += sequence->rows;
-    if (sequence->rows > 0 && sequence->rows == sequence_remaining(sequence)) {
-        scheduler->logit_slot[batch->logit_count] = sequence->slot;
-        batch->logit_row[batch->logit_count++] = batch->count - 1;
+        const int32_t position = sequence->computed + i;
+        batch->token[batch->count] = sequence->tokens[position];
+        batch->position[batch->count] = position;
+        batch->sequence[batch->count] = sequence->slot;
+        if (sequence_wants_logits(sequence, position))
+            batch->logit_row[batch->logit_count++] = batch->count;
+        batch->count++;
     }
 }
 
-static void fill_batch(struct nj_scheduler *scheduler)
+static int fill_batch(struct nj_scheduler *scheduler, struct nj_error *error)
 {
     struct nj_forward_batch *batch = forward_batch(scheduler->forward);
     batch->count = 0;
@@ -130,17 +125,43 @@ static void fill_batch(struct nj_scheduler *scheduler)
     for (int32_t i = 0; i < scheduler->running; i++) {
         struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
         sequence->chosen = NJ_CHOSEN_NONE;
-        fill_rows(scheduler, sequence, batch);
+        sequence->noted = sequence->logprob_count;
+        /* The visitor of the logits cannot fail. */
+        if (sequence->wants_logprobs && sequence_reserve_logprobs(sequence, sequence->generated_count + 1, error) != 0)
+            return -1;
+        fill_rows(sequence, batch);
     }
+    return 0;
 }
 
-static void choose_token(void *context, int32_t logit_index, const float *logits, const struct nj_logit_stats *stats)
+/* The token behind `position`: chosen now, or one that is there already and whose log-probability is wanted. */
+static int32_t token_behind(struct nj_scheduler *scheduler, struct nj_sequence *sequence, int32_t position,
+                            const struct nj_logit_row *row)
+{
+    const int32_t next = position + 1;
+    if (next < sequence_length(sequence))
+        return sequence->tokens[next];
+    sequence->chosen = sampler_choose(scheduler->sampler, &sequence->sampling, next, row->logits, &row->stats);
+    return sequence->chosen;
+}
+
+static void take_logits(void *context, int32_t logit_index, const float *logits, const struct nj_logit_stats *stats)
 {
     struct nj_scheduler *scheduler = context;
-    struct nj_sequence *sequence = &scheduler->store.slot[scheduler->logit_slot[logit_index]];
-    sequence->chosen = stats->finite ? sampler_choose(scheduler->sampler, &sequence->sampling,
-                                                      sequence_length(sequence), logits, stats)
-                                     : NJ_CHOSEN_NOT_FINITE;
+    const struct nj_forward_batch *batch = forward_batch(scheduler->forward);
+    const int32_t batch_row = batch->logit_row[logit_index];
+    struct nj_sequence *sequence = &scheduler->store.slot[batch->sequence[batch_row]];
+    if (!stats->finite || sequence->chosen == NJ_CHOSEN_NOT_FINITE) {
+        sequence->chosen = NJ_CHOSEN_NOT_FINITE;
+        return;
+    }
+    const struct nj_logit_row given = {.logits = logits, .stats = *stats};
+    const struct nj_logit_row row = sampler_apply_bias(scheduler->sampler, &sequence->sampling, given);
+    const int32_t token = token_behind(scheduler, sequence, batch->position[batch_row], &row);
+    if (!sequence->wants_logprobs)
+        return;
+    struct nj_logprob *out = sequence->logprobs + (int64_t)sequence->noted++ * (1 + sequence->top_logprobs);
+    logprobs_note(row.logits, scheduler->vocabulary, &row.stats, token, sequence->top_logprobs, out);
 }
 
 /* How many of the positions [from, to) lie in [first, end). */
@@ -179,6 +200,7 @@ static int commit_sequence(struct nj_scheduler *scheduler, struct nj_sequence *s
     sequence->computed += sequence->rows;
     if (sequence->most_computed < sequence->computed)
         sequence->most_computed = sequence->computed;
+    sequence->logprob_count = sequence->noted;
     if (sequence->chosen == NJ_CHOSEN_NOT_FINITE) {
         sequence->is_finished = true;
         sequence->finish = NJ_FINISH_NOT_FINITE;
@@ -211,6 +233,8 @@ static int deliver(const struct nj_scheduler *scheduler, const struct nj_sequenc
         if (output_text_finish(sequence->text) < 0)
             return error_set(error, NJ_INTERNAL, "no memory for the text of an answer");
         result.text = output_text_get(sequence->text);
+        result.logprobs = sequence->wants_logprobs ? sequence->logprobs : NULL;
+        result.top_logprobs = sequence->top_logprobs;
     }
     return scheduler->callbacks.finished(scheduler->callbacks.context, &result, error);
 }
@@ -220,7 +244,7 @@ static int deliver_finished(struct nj_scheduler *scheduler, struct nj_error *err
 {
     for (int32_t i = 0; i < scheduler->store.count;) {
         struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
-        if (!sequence->is_finished) {
+        if (!sequence_is_complete(sequence)) {
             i++;
             continue;
         }
@@ -238,10 +262,11 @@ static int deliver_finished(struct nj_scheduler *scheduler, struct nj_error *err
 /* Runs the planned sweep, if it has any rows. An abandoned one leaves every sequence as it was. */
 static int run_sweep(struct nj_scheduler *scheduler, struct nj_error *error)
 {
-    fill_batch(scheduler);
+    if (fill_batch(scheduler, error) != 0)
+        return -1;
     if (forward_batch(scheduler->forward)->count == 0)
         return 0;
-    if (forward_run(scheduler->forward, choose_token, scheduler, scheduler->options.cancel) != 0) {
+    if (forward_run(scheduler->forward, take_logits, scheduler, scheduler->options.cancel) != 0) {
         scheduler->counts.abandoned_sweeps++;
         return error_set(error, NJ_INTERRUPTED, "stopped in the middle of a sweep");
     }
@@ -286,8 +311,14 @@ int scheduler_visit(const struct nj_scheduler *scheduler, nj_sequence_visitor vi
 {
     for (int32_t i = 0; i < scheduler->store.count; i++) {
         const struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
-        if (visit(context, sequence->tag, sequence->tokens + sequence->prompt_count, sequence->generated_count,
-                  error) != 0)
+        const bool tells_logprobs =
+            sequence->wants_logprobs && sequence_is_complete(sequence) && sequence->finish != NJ_FINISH_NOT_FINITE;
+        const struct nj_sequence_state state = {.tag = sequence->tag,
+                                                .generated = sequence->tokens + sequence->prompt_count,
+                                                .generated_count = sequence->generated_count,
+                                                .logprobs = tells_logprobs ? sequence->logprobs : NULL,
+                                                .top_logprobs = sequence->top_logprobs};
+        if (visit(context, &state, error) != 0)
             return -1;
     }
     return 0;

@@ -5,12 +5,14 @@
  * the youngest sequence is preempted (its blocks are freed, its tokens kept, its KV recomputed later; it comes
  * back before new ones come in). The oldest sequence always fits, so there is no deadlock.
  *
- * All memory is taken at creation, the answers' texts apart; one thread uses a scheduler at a time, `cancel`
- * may be set from anywhere. The model, the device and the options' cancel outlive the scheduler. */
+ * All memory is taken at creation, but for the answers' texts and log-probabilities and for logit_bias; one thread uses
+ * a scheduler at a time, `cancel` may be set from anywhere. The model, the device and the options' cancel outlive the
+ * scheduler. */
 #ifndef NJ_ENGINE_SWEEP_SCHEDULER_H
 #define NJ_ENGINE_SWEEP_SCHEDULER_H
 
 #include "engine/sweep/forward.h"
+#include "engine/sweep/logprobs.h"
 #include "engine/sweep/sampler.h"
 #include "engine/tokenizer/output_text.h"
 
@@ -25,6 +27,11 @@ struct nj_sequence_request {
     struct nj_sampling sampling;
     const struct nj_text *stop;
     int stop_count;
+    bool wants_logprobs;
+    int32_t top_logprobs; /* 0 .. NJ_TOP_LOGPROBS_MOST; 0 if no log-probabilities are wanted */
+    /* Those of the generated tokens, [generated_count][1 + top_logprobs], if wanted; NULL: they are computed again,
+     * also where the request is complete. */
+    const struct nj_logprob *logprobs;
 };
 
 enum nj_finish { NJ_FINISH_STOP, NJ_FINISH_LENGTH, NJ_FINISH_NOT_FINITE };
@@ -36,6 +43,9 @@ struct nj_sequence_result {
     int32_t generated_count;
     int32_t prompt_count;
     struct nj_text text; /* empty for NJ_FINISH_NOT_FINITE */
+    /* [generated_count][1 + top_logprobs] as logprobs_note fills them; NULL if not wanted, or NJ_FINISH_NOT_FINITE. */
+    const struct nj_logprob *logprobs;
+    int32_t top_logprobs;
 };
 
 /* Counted since scheduler_create. */
@@ -74,7 +84,7 @@ struct nj_scheduler;
 
 int64_t scheduler_least_blocks(int32_t longest_sequence);
 /* Bytes that scheduler_create takes, the KV pool included; a few KiB of handles and of launch queue come on top,
- * and the answers' texts as they grow. */
+ * and the answers' texts and log-probabilities as they grow. */
 uint64_t scheduler_bytes(const struct nj_hyperparameters *shape, const struct nj_scheduler_options *options);
 
 struct nj_scheduler *scheduler_create(const struct nj_model *model, struct nj_device *device,
@@ -89,9 +99,17 @@ int scheduler_run(struct nj_scheduler *scheduler, struct nj_error *error);
 struct nj_scheduler_counts scheduler_counts(const struct nj_scheduler *scheduler);
 
 /* Every sequence in flight, oldest first: its tokens so far, for the checkpoint. Among them is the one that has
- * been taken from `next` and waits for room, with the tokens that it came with. */
-typedef int (*nj_sequence_visitor)(void *context, uint64_t tag, const int32_t *generated, int32_t generated_count,
-                                   struct nj_error *error);
+ * been taken from `next` and waits for room, with the tokens that it came with. Pointers are borrowed. */
+struct nj_sequence_state {
+    uint64_t tag;
+    const int32_t *generated;
+    int32_t generated_count;
+    /* [generated_count][1 + top_logprobs], but only of a sequence that is complete and needs no computing any more:
+     * the others must be computed again in any case. Else NULL. */
+    const struct nj_logprob *logprobs;
+    int32_t top_logprobs;
+};
+typedef int (*nj_sequence_visitor)(void *context, const struct nj_sequence_state *state, struct nj_error *error);
 int scheduler_visit(const struct nj_scheduler *scheduler, nj_sequence_visitor visit, void *context,
                     struct nj_error *error);
 

@@ -12,7 +12,6 @@ struct nj_scheduler {
     struct nj_forward *forward;
     struct nj_sampler *sampler;
     struct nj_sequence_store store;
-    int32_t *logit_slot; /* [store.capacity] whose logits come in which row */
 
     /* The sequences that hold KV blocks are the `running` oldest. The others wait: preempted ones, then at most
      * one that has been pulled and never ran. */

@@ -108,6 +108,11 @@ static int check_request(const struct nj_scheduler *scheduler, const struct nj_s
                          "a request of %d prompt, %d generated and at most %d new tokens is outside what the job "
                          "was planned for",
                          (int)request->prompt_count, (int)request->generated_count, (int)request->max_new_tokens);
+    if (request->top_logprobs < 0 || request->top_logprobs > NJ_TOP_LOGPROBS_MOST)
+        return error_set(error, NJ_INTERNAL, "a request for %d log-probabilities", (int)request->top_logprobs);
+    for (int32_t i = 0; i < request->sampling.bias_count; i++)
+        if (request->sampling.bias[i].token < 0 || request->sampling.bias[i].token >= scheduler->vocabulary)
+            return error_set(error, NJ_INTERNAL, "a request's logit_bias is outside the model's vocabulary");
     for (int32_t i = 0; i < request->prompt_count + request->generated_count; i++) {
         const int32_t token =
             i < request->prompt_count ? request->prompt[i] : request->generated[i - request->prompt_count];
@@ -150,7 +155,7 @@ static int plan_admission(struct nj_scheduler *scheduler, struct nj_error *error
                 return pulled;
         }
         struct nj_sequence *waiting = sequence_store_at(&scheduler->store, scheduler->running);
-        if (waiting->is_finished)
+        if (sequence_is_complete(waiting))
             return 0;
         const int64_t needed = expected_growth_blocks(scheduler, waiting);
         if (scheduler->running > 0 && needed > spare)

@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-#include "kernels/elementary.h"
+#include "engine/sweep/logprobs.h"
 
 struct score {
     const int32_t *tokens;
@@ -24,8 +24,7 @@ static void note_logits(void *context, int32_t logit_index, const float *logits,
     if (!score->finite)
         return;
     if (score->logprob != NULL)
-        score->logprob[at - score->first] =
-            (double)logits[score->tokens[at + 1]] - (double)stats->max - elementary_log64((double)stats->sum);
+        score->logprob[at - score->first] = logprobs_value(logits, stats, score->tokens[at + 1]);
     if (score->argmax != NULL)
         score->argmax[at - score->first] = stats->argmax;
 }

@@ -41,8 +41,11 @@ int sequence_store_open(struct nj_sequence_store *store, const struct nj_tokeniz
 
 void sequence_store_close(struct nj_sequence_store *store)
 {
-    for (int32_t i = 0; i < store->capacity; i++)
+    for (int32_t i = 0; i < store->capacity; i++) {
         output_text_destroy(store->slot[i].text);
+        free(store->slot[i].logprobs);
+        free(store->slot[i].bias);
+    }
     free(store->slot);
     free(store->order);
     free(store->arena);
@@ -80,6 +83,18 @@ static int32_t *reserve_tokens(struct nj_sequence_store *store, int32_t tokens)
     return reserved;
 }
 
+static int copy_logprobs(struct nj_sequence *sequence, const struct nj_sequence_request *request,
+                         struct nj_error *error)
+{
+    const int32_t count = sequence->generated_count;
+    if (sequence_reserve_logprobs(sequence, count, error) != 0)
+        return -1;
+    memcpy(sequence->logprobs, request->logprobs,
+           (size_t)count * (size_t)(1 + sequence->top_logprobs) * sizeof *sequence->logprobs);
+    sequence->logprob_count = count;
+    return 0;
+}
+
 /* The tokens of a checkpoint go the way of newly chosen ones, and may end the sequence as those do. */
 static int replay_generated(const struct nj_sequence_store *store, struct nj_sequence *sequence,
                             const struct nj_sequence_request *request, struct nj_error *error)
@@ -88,6 +103,45 @@ static int replay_generated(const struct nj_sequence_store *store, struct nj_seq
         if (sequence_append_token(store, sequence, request->generated[i], error) != 0)
             return -1;
     sequence->given_count = sequence_length(sequence);
+    return request->logprobs == NULL ? 0 : copy_logprobs(sequence, request, error);
+}
+
+int sequence_reserve_logprobs(struct nj_sequence *sequence, int32_t count, struct nj_error *error)
+{
+    const size_t needed = (size_t)count * (size_t)(1 + sequence->top_logprobs);
+    if (needed <= sequence->logprob_capacity)
+        return 0;
+    const size_t doubled = 2 * sequence->logprob_capacity;
+    const size_t capacity = needed > doubled ? needed : doubled;
+    struct nj_logprob *grown = realloc(sequence->logprobs, capacity * sizeof *grown);
+    if (grown == NULL)
+        return error_set(error, NJ_INTERNAL, "no memory for the log-probabilities of an answer");
+    sequence->logprobs = grown;
+    sequence->logprob_capacity = capacity;
+    return 0;
+}
+
+static int reserve_bias(struct nj_sequence *sequence, int32_t count)
+{
+    if (count <= sequence->bias_capacity)
+        return 0;
+    struct nj_logit_bias *grown = realloc(sequence->bias, (size_t)count * sizeof *grown);
+    if (grown == NULL)
+        return -1;
+    sequence->bias = grown;
+    sequence->bias_capacity = count;
+    return 0;
+}
+
+/* Stop strings and logit_bias into the slot's own memory. */
+static int copy_lists(struct nj_sequence *sequence, const struct nj_sequence_request *request, struct nj_error *error)
+{
+    const int32_t bias_count = request->sampling.bias_count;
+    if (output_text_reset(sequence->text, request->stop, request->stop_count) != 0 ||
+        reserve_bias(sequence, bias_count) != 0)
+        return error_set(error, NJ_INTERNAL, "no memory for the stop strings and the logit_bias of a request");
+    if (bias_count > 0)
+        memcpy(sequence->bias, request->sampling.bias, (size_t)bias_count * sizeof *sequence->bias);
     return 0;
 }
 
@@ -95,8 +149,8 @@ int sequence_store_add(struct nj_sequence_store *store, const struct nj_sequence
                        struct nj_error *error)
 {
     struct nj_sequence *sequence = sequence_store_at(store, store->count);
-    if (output_text_reset(sequence->text, request->stop, request->stop_count) != 0)
-        return error_set(error, NJ_INTERNAL, "no memory for the stop strings of a request");
+    if (copy_lists(sequence, request, error) != 0)
+        return -1;
     const int32_t token_capacity = request->prompt_count + request->max_new_tokens;
     *sequence = (struct nj_sequence){.tag = request->tag,
                                      .slot = sequence->slot,
@@ -106,7 +160,14 @@ int sequence_store_add(struct nj_sequence_store *store, const struct nj_sequence
                                      .max_new_tokens = request->max_new_tokens,
                                      .sampling = request->sampling,
                                      .text = sequence->text,
+                                     .wants_logprobs = request->wants_logprobs,
+                                     .top_logprobs = request->top_logprobs,
+                                     .logprobs = sequence->logprobs,
+                                     .logprob_capacity = sequence->logprob_capacity,
+                                     .bias = sequence->bias,
+                                     .bias_capacity = sequence->bias_capacity,
                                      .chosen = NJ_CHOSEN_NONE};
+    sequence->sampling.bias = sequence->bias;
     memcpy(sequence->tokens, request->prompt, (size_t)request->prompt_count * sizeof *sequence->tokens);
     store->count++;
     if (replay_generated(store, sequence, request, error) != 0) {

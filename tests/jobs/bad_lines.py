@@ -68,7 +68,9 @@ INTEGERS = ("top_k", "max_tokens", "max_completion_tokens", "seed")
 OUT_OF_RANGE = [("temperature", "-1"), ("temperature", "1e400"), ("top_p", "0"), ("top_p", "1.5"), ("min_p", "-0.1"),
                 ("min_p", "1"), ("top_k", "-2"), ("max_tokens", "0"), ("max_tokens", "-5"),
                 ("max_completion_tokens", "0"), ("seed", "99999999999999999999"), ("seed", "1.5"), ("top_k", "1.5"),
-                ("max_tokens", "2.5"), ("n", "2"), ("n", '"1"'), ("stream", "true"), ("logprobs", "5"),
+                ("max_tokens", "2.5"), ("n", "0"), ("n", "17"), ("n", '"1"'), ("stream", "true"), ("logprobs", "6"),
+                ("logprobs", "true"), ("top_logprobs", "1"), ("logit_bias", '{"5": 101}'), ("logit_bias", '{"x": 1}'),
+                ("logit_bias", '{"99999999": 1}'), ("logit_bias", "[]"),
                 ("stop", '""'), ("stop", '["a", ""]'), ("stop", json.dumps(["a"] * 100)), ("stop", '["a", 5]'),
                 ("stop", json.dumps("s" * 5000))]
 WRONG = [(name, value) for name in NUMBERS + INTEGERS for value in ('"1"', "true", "[]", "{}")]

@@ -7,10 +7,19 @@ import os
 import statistics
 import tarfile
 
-from support import Workspace, least_memory_in, main, mixed_requests, say
+from support import Workspace, least_memory_in, main, mixed_requests, record_id, say
 
 BAD = (b"null", b'{"id": "typo", "prompt": "x", "temprature": 1}', b"{", b"[]", b"5", b'"text"', b'{"id": "more"}')
 BLOCK_BYTES = 64 * 2 * 2 * 16 * 2 * 2  # positions, layers, KV heads, width, keys and values, float16
+
+
+def answers_to(request):
+    """How many answers have to be computed."""
+    return request.get("body", request).get("n", 1)
+
+
+def prompt_tokens_of(record):
+    return record["prompt_tokens"] if "prompt_tokens" in record else record["response"]["body"]["usage"]["prompt_tokens"]
 
 
 class Plan(Workspace):
@@ -18,6 +27,7 @@ class Plan(Workspace):
     def setUpClass(cls):
         super().setUpClass()
         cls.requests = mixed_requests(80, longest_words=120, longest_answer=40, seed=31)
+        cls.answers = sum(map(answers_to, cls.requests))
         cls.duplicate = dict(cls.requests[3])
         cls.lines = [*cls.requests[:40], *BAD, *cls.requests[40:], cls.duplicate]
         cls.source = cls.write_lines("mixed.jsonl", cls.lines)
@@ -45,19 +55,21 @@ class Plan(Workspace):
         self.assertEqual(memory["kv_block_bytes"], BLOCK_BYTES)
         self.assertTrue(0 <= memory["kv_bytes"] - memory["kv_blocks"] * BLOCK_BYTES < 4096)
         self.check_lengths(report["lengths"])
-        self.assertEqual((memory["token_budget"], memory["requests_in_flight"]), (256, 80))
+        self.assertEqual((memory["token_budget"], memory["answers_in_flight"]), (256, self.answers))
         self.assertTrue(40 * 88 <= memory["index_bytes"] < 1 << 18)
 
     def check_lengths(self, lengths):
-        prompts = sorted(record.get("prompt_tokens") or record["response"]["body"]["usage"]["prompt_tokens"]
-                         for record in self.records("out"))
+        prompts = sorted(prompt_tokens_of(record) for record in self.records("out"))
         limits = [request.get("max_tokens") or request["body"]["max_tokens"] for request in self.requests]
-        self.assertEqual(lengths["prompt_tokens"], sum(prompts))
+        wanted = [answers_to(request) for request in self.requests]
+        by_id = {record_id(record): prompt_tokens_of(record) for record in self.records("out")}
+        self.assertEqual(lengths["prompt_tokens"],
+                         sum(n * by_id[record_id(request)] for n, request in zip(wanted, self.requests)))
         self.assertEqual((lengths["least_prompt"], lengths["most_prompt"]), (prompts[0], prompts[-1]))
         self.assertEqual(lengths["median_prompt"], statistics.median_low(prompts))
         self.assertEqual(lengths["ninety_percent_prompt"], prompts[79 * 9 // 10])
         self.assertEqual((lengths["most_new_tokens"], lengths["most_new_tokens_of_a_request"]),
-                         (sum(limits), max(limits)))
+                         (sum(n * limit for n, limit in zip(wanted, limits)), max(limits)))
 
     def test_time(self):
         time = self.plan(self.source)["time"]
@@ -75,7 +87,7 @@ class Plan(Workspace):
         text = self.nightjar(*self.words(self.source)).stdout.decode()
         self.assertRegex(text, r"input +88 lines: 80 requests, 8 bad\n +mixed\.jsonl:41: .*null")
         self.assertRegex(text, r"\n +\.\.\. and 3 more\n")
-        for pattern in (r"prompts +\d+ tokens: 1 the shortest", r"sweeps +token budget 256, up to 80 requests",
+        for pattern in (r"prompts +\d+ tokens: 1 the shortest", rf"sweeps +token budget 256, up to {self.answers} answers",
                         r"memory +\d.*: weights .*, keys and values .*, activations .*, index .* are free",
                         r"\d+ KV blocks \(f16\) of 64 tokens", "time +very roughly .* to "):
             with self.subTest(pattern):
@@ -85,7 +97,7 @@ class Plan(Workspace):
         report = self.plan(self.source, "--token-budget", 16, "--kv-memory", "300KiB", "--kernels", "reference",
                            "--first", 20)
         self.assertEqual((report["requests"], report["planned_requests"], report["kernels"]), (80, 20, "reference"))
-        self.assertEqual((report["memory"]["token_budget"], report["memory"]["requests_in_flight"]), (16, 16))
+        self.assertEqual((report["memory"]["token_budget"], report["memory"]["answers_in_flight"]), (16, 16))
         self.assertEqual(report["memory"]["kv_blocks"], (300 << 10) // BLOCK_BYTES)
         raw = self.plan(self.source)["lengths"]["prompt_tokens"]
         self.assertGreater(self.plan(self.source, "--as-chat")["lengths"]["prompt_tokens"], raw)

@@ -214,8 +214,21 @@ def mixed_requests(count, longest_words, longest_answer, seed=1):
     return lines
 
 
+def choices_of(number, is_chat):
+    """What some requests ask for beside a text: several answers, log-probabilities, biased tokens."""
+    parameters = {}
+    if number % 18 == 13:  # sampled ones
+        parameters["n"] = 4
+    if number % 5 == 1 or number % 20 == 17:
+        parameters.update({"logprobs": True, "top_logprobs": 3} if is_chat else {"logprobs": 2})
+    if number % 8 == 2:
+        parameters["logit_bias"] = {"5": -100, "300": 1.5}
+    return parameters
+
+
 def shape_request(number, prompt, parameters):
     identity = f"request-{number:04d}"
+    parameters = {**parameters, **choices_of(number, number % 7 == 6 or number % 20 == 11)}
     messages = [{"role": "user", "content": prompt}]
     if number % 7 == 6:
         return {"id": identity, "messages": messages, **parameters}

@@ -1,6 +1,7 @@
 /* inflight.ckpt: written, read back, refused with any byte changed or missing. */
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "engine/base/file.h"
 #include "pipeline/checkpoint.h"
@@ -10,6 +11,8 @@
 static const struct nj_digest JOB = {.low = 11, .high = 12};
 static const int32_t TOKENS[] = {5, 6, 7, 8, 9};
 
+static struct nj_logprob LOGPROBS[25];
+
 static char *directory, *path;
 
 static int set_up(void **state)
@@ -17,6 +20,8 @@ static int set_up(void **state)
     (void)state;
     directory = temporary_directory_create();
     path = temporary_path(directory, "inflight.ckpt");
+    for (int i = 0; i < 25; i++)
+        LOGPROBS[i] = (struct nj_logprob){.token = i, .value = -0.1f * (float)i};
     return 0;
 }
 
@@ -37,8 +42,11 @@ static void write_checkpoint(int sequences)
     for (int i = 0; i < sequences; i++) {
         struct nj_checkpoint_sequence sequence = {.id_hash = {.low = (uint64_t)i},
                                                   .digest = {.high = (uint64_t)i},
+                                                  .sample = (uint32_t)i * 3,
                                                   .generated = TOKENS,
-                                                  .generated_count = i};
+                                                  .generated_count = i,
+                                                  .logprobs = i % 2 == 1 ? LOGPROBS : NULL,
+                                                  .top_logprobs = i % 2 == 1 ? i - 1 : 0};
         assert_int_equal(checkpoint_add(&writer, &sequence, &error), 0);
     }
     assert_int_equal(checkpoint_write(&writer, path, &error), 0);
@@ -59,9 +67,15 @@ static void check_checkpoint(int sequences)
         const struct nj_checkpoint_sequence *sequence = &checkpoint.sequences[i];
         assert_int_equal(sequence->id_hash.low, i);
         assert_int_equal(sequence->digest.high, i);
+        assert_int_equal(sequence->sample, i * 3);
         assert_int_equal(sequence->generated_count, i);
         if (i > 0)
             assert_memory_equal(sequence->generated, TOKENS, (size_t)i * sizeof TOKENS[0]);
+        assert_int_equal(sequence->logprobs != NULL, i % 2 == 1);
+        if (i % 2 == 1) {
+            assert_int_equal(sequence->top_logprobs, i - 1);
+            assert_memory_equal(sequence->logprobs, LOGPROBS, (size_t)(i * i) * sizeof LOGPROBS[0]);
+        }
     }
     checkpoint_free(&checkpoint);
 }
@@ -121,10 +135,31 @@ static void test_other_job(void **state)
     assert_non_null(strstr(error.message, "another job"));
 }
 
+/* Written by a version that knew one sequence per request. */
+static void test_older_version(void **state)
+{
+    (void)state;
+    struct nj_error error;
+    struct nj_checkpoint checkpoint;
+    size_t length;
+    write_checkpoint(2);
+    char *content = file_read_whole(path, 1 << 20, &length, &error);
+    assert_non_null(content);
+    content[8] = 1;
+    const uint32_t crc = (uint32_t)crc32_z(0, (const unsigned char *)content, length - sizeof crc);
+    memcpy(content + length - sizeof crc, &crc, sizeof crc);
+    temporary_write_file(path, content, length);
+    free(content);
+    assert_int_equal(checkpoint_read(path, JOB, &checkpoint, &error), -1);
+    assert_int_equal(error.code, NJ_BAD_DATA);
+    assert_non_null(strstr(error.message, "another version"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST(test_round_trip), TEST(test_damage_anywhere), TEST(test_other_job)};
+    const struct CMUnitTest tests[] = {TEST(test_round_trip), TEST(test_damage_anywhere), TEST(test_other_job),
+                                       TEST(test_older_version)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,8 @@ static struct nj_index_record make_record(uint32_t i)
                                     .line = i + 1,
                                     .prompt_tokens = i,
                                     .max_new_tokens = 2 * i,
-                                    .kind = i % 4};
+                                    .kind = i % 4,
+                                    .more_samples = i % 16};
 }
 
 static void write_index(const struct fixture *fixture, uint32_t count)

@@ -46,7 +46,8 @@ static void write_source(void)
         if (i % 31 == 5)
             at += sprintf(at, "{\"id\":\"%d\",\"prompt\":7}\n", i);
         else if (i % 7 == 6)
-            at += sprintf(at, "{\"prompt\":\"river %d\",\"max_tokens\":%d}\n", i, 1 + i % 9);
+            at += sprintf(at, "{\"prompt\":\"river %d\",\"max_tokens\":%d,\"temperature\":1,\"n\":%d}\n", i, 1 + i % 9,
+                          1 + i / 2 % 16);
         else
             at +=
                 sprintf(at, "{\"id\":\"%d\",\"prompt\":\"river %d light\"}\r\n", i % 10 == 9 ? i / 20 * 7 : i, i % 50);
@@ -259,8 +260,9 @@ static void test_impossible_records(void **state)
                                                      {.offset = UINT64_MAX - 1, .length = 5},
                                                      {.offset = 1 << 30},
                                                      {.length = 1 << 27},
-                                                     {.prompt_tokens = 1 << 25},
-                                                     {.max_new_tokens = 1 << 25},
+                                                     {.prompt_tokens = 1 << 24},
+                                                     {.max_new_tokens = 1 << 24},
+                                                     {.more_samples = 16},
                                                      {.line = UINT64_MAX}};
     struct nj_input *input = open_input(NJ_RUN_AGAIN);
     struct nj_error error;

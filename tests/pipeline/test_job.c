@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/pipeline/job_fixture.h"
 #include "tests/support/temporary_directory.h"
@@ -49,6 +51,125 @@ static void test_small_job(void **state)
     check_exports(fixture, ids, 4);
     assert_int_equal(job_fixture_last_run(fixture, "exit_code"), 0);
     assert_int_equal(job_fixture_last_run(fixture, "finished_requests"), 4);
+}
+
+/* The choices of the only record, or the record itself. */
+static json_t *read_choices(struct job_fixture *fixture)
+{
+    char *text = job_fixture_export(fixture, NULL);
+    json_t *record = json_loads(text, JSON_REJECT_DUPLICATES, NULL), *choices = json_object_get(record, "choices");
+    assert_non_null(record);
+    json_incref(choices);
+    json_decref(record);
+    free(text);
+    return choices;
+}
+
+static const char *text_at(const json_t *choices, size_t index)
+{
+    return json_string_value(json_object_get(json_array_get(choices, index), "text"));
+}
+
+/* Several answers to one request are one record; the first is the one that would come alone. One sequence in flight
+ * at a time does as well as all together. */
+static void test_several_choices(void **state)
+{
+    struct job_fixture *fixture = *state;
+    static const int32_t budgets[] = {1, 2, 64};
+    json_t *expected = NULL;
+    for (int i = 0; i < 3; i++) {
+        job_fixture_write(fixture,
+                          "{\"id\":\"a\",\"prompt\":\"river stone\",\"max_tokens\":20,\"temperature\":1,\"n\":5}\n");
+        fixture->options.token_budget = budgets[i];
+        assert_int_equal(job_fixture_run(fixture), 0);
+        assert_int_equal(fixture->summary.answered, 1);
+        json_t *choices = read_choices(fixture);
+        assert_int_equal(json_array_size(choices), 5);
+        for (size_t a = 0; a < 5; a++)
+            for (size_t b = 0; b < a; b++)
+                assert_string_not_equal(text_at(choices, a), text_at(choices, b));
+        assert_true(expected == NULL || json_equal(choices, expected));
+        json_decref(expected);
+        expected = choices;
+        job_fixture_start_over(fixture);
+    }
+    job_fixture_write(fixture, "{\"id\":\"a\",\"prompt\":\"river stone\",\"max_tokens\":20,\"temperature\":1}\n");
+    assert_int_equal(job_fixture_run(fixture), 0);
+    char *text = job_fixture_export(fixture, NULL);
+    json_t *alone = json_loads(text, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(alone, "text")), text_at(expected, 0));
+    json_decref(alone);
+    json_decref(expected);
+    free(text);
+}
+
+/* Without chance all choices are equal, and only one is computed. */
+static void test_greedy_choices(void **state)
+{
+    struct job_fixture *fixture = *state;
+    job_fixture_write(fixture, "{\"id\":\"a\",\"prompt\":\"river stone\",\"max_tokens\":9,\"n\":3}\n");
+    assert_int_equal(job_fixture_run(fixture), 0);
+    json_t *choices = read_choices(fixture);
+    const json_t *count = json_object_get(json_array_get(choices, 0), "completion_tokens");
+    assert_int_equal(json_array_size(choices), 3);
+    assert_string_equal(text_at(choices, 0), text_at(choices, 1));
+    assert_string_equal(text_at(choices, 0), text_at(choices, 2));
+    assert_int_equal(job_fixture_last_run(fixture, "decode_tokens"), json_integer_value(count));
+    assert_true(fixture->progress.work_done == fixture->progress.work_total);
+    json_decref(choices);
+}
+
+/* The model computes no number behind one token, which is biased so that some choices come by it and others do not.
+ * The request fails as a whole, once, and in the same words after a stop at any moment. */
+static void test_one_failing_choice_fails_all(void **state)
+{
+    static const char line[] = "{\"id\":\"a\",\"prompt\":\"river stone\",\"max_tokens\":6,\"temperature\":1,\"n\":4,"
+                               "\"logprobs\":1,\"logit_bias\":{\"300\":%s,\"2\":-100}}\n";
+    struct job_fixture *fixture = *state;
+    char lines[256];
+    assert_int_equal(synthetic_model_write_fatal(NJ_TEST_DATA "/synthetic", fixture->model, &fixture->error), 0);
+    snprintf(lines, sizeof lines, line, "-100");
+    job_fixture_write(fixture, lines);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_int_equal(fixture->summary.answered, 1);
+    job_fixture_start_over(fixture);
+
+    snprintf(lines, sizeof lines, line, "7.5");
+    job_fixture_write(fixture, lines);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_int_equal(fixture->summary.failed, 1);
+    /* All fail at their first token if the bias is too strong for this test, and none if too weak. */
+    assert_in_range((uint64_t)job_fixture_last_run(fixture, "decode_tokens"), 5, 23);
+    char *expected = job_fixture_export(fixture, NULL);
+    assert_non_null(strstr(expected, "{\"id\":\"a\",\"error\":{\"code\":\"non_finite\""));
+    job_fixture_start_over(fixture);
+    fixture->stop_at_report = 7;
+    int stops = 0;
+    while (job_fixture_run(fixture) == NJ_INTERRUPTED)
+        assert_in_range((uint64_t)++stops, 1, 20);
+    assert_true(stops > 0);
+    char *text = job_fixture_export(fixture, NULL);
+    assert_string_equal(text, expected);
+    assert_int_equal(job_fixture_count_lines(fixture, "errors.jsonl"), 1);
+    assert_int_equal(job_fixture_count_lines(fixture, "results.jsonl"), 0);
+    free(text);
+    free(expected);
+}
+
+/* An end token that is banned fixes the length of an answer. */
+static void test_a_banned_end(void **state)
+{
+    struct job_fixture *fixture = *state;
+    job_fixture_write(fixture, "{\"id\":\"a\",\"prompt\":\"river stone\",\"max_tokens\":60,"
+                               "\"logit_bias\":{\"2\":100}}\n"
+                               "{\"id\":\"b\",\"prompt\":\"river stone\",\"max_tokens\":60,"
+                               "\"logit_bias\":{\"0\":-100,\"1\":-100,\"2\":-100}}\n");
+    assert_int_equal(job_fixture_run(fixture), 0);
+    char *text = job_fixture_export(fixture, NULL);
+    assert_non_null(strstr(text, "\"id\":\"a\",\"text\":\"\",\"finish_reason\":\"stop\""));
+    assert_non_null(strstr(text, "\"finish_reason\":\"length\",\"prompt_tokens\":"));
+    assert_non_null(strstr(text, "\"completion_tokens\":60}"));
+    free(text);
 }
 
 /* Nothing is computed or written twice. */
@@ -318,6 +439,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_small_job),
+        TEST(test_several_choices),
+        TEST(test_greedy_choices),
+        TEST(test_a_banned_end),
+        TEST(test_one_failing_choice_fails_all),
         TEST(test_finished_job_runs_again),
         TEST(test_private_files),
         TEST(test_duplicates),

@@ -13,15 +13,28 @@
 
 enum { REQUESTS = 12 };
 
+/* What some requests ask for beside a text; of several answers some are finished long before the others. */
+static const char *extras(int i)
+{
+    static const char *const some[] = {"",
+                                       ",\"n\":3,\"stop\":[\"e\",\" t\"]",
+                                       ",\"logprobs\":2",
+                                       "",
+                                       ",\"n\":2,\"logprobs\":1,\"logit_bias\":{\"2\":-100}",
+                                       ",\"logit_bias\":{\"0\":-100,\"2\":5}"};
+    return some[i % 6];
+}
+
 /* Requests of several lengths, some sampled, with a bad line among them. `changed` gets another prompt. */
 static void write_input_but(struct job_fixture *fixture, int first, int count, int changed)
 {
-    char lines[4096] = "", *at = lines;
+    char lines[8192] = "", *at = lines;
     for (int i = first; i < first + count; i++) {
         if (i == 5)
             at += sprintf(at, "{\"id\":\"bad\",\"prompt\":%d}\n", i);
-        at += sprintf(at, "{\"id\":\"r%d\",\"prompt\":\"%s%d\",\"max_tokens\":%d,\"temperature\":%s,\"seed\":%d}\n", i,
-                      i == changed ? "changed" : "river stone light ", i, 3 + 5 * (i % 4), i % 3 == 1 ? "0.8" : "0", i);
+        at += sprintf(at, "{\"id\":\"r%d\",\"prompt\":\"%s%d\",\"max_tokens\":%d,\"temperature\":%s,\"seed\":%d%s}\n",
+                      i, i == changed ? "changed" : "river stone light ", i, 3 + 5 * (i % 4), i % 3 == 1 ? "0.8" : "0",
+                      i, extras(i));
     }
     job_fixture_write(fixture, lines);
 }
@@ -48,7 +61,8 @@ static void check_same(struct job_fixture *fixture, const char *baseline)
     free(text);
 }
 
-/* Stopped after every few sweeps until it is done: the same bytes, and no token is chosen twice. */
+/* Stopped after every few sweeps until it is done: the same bytes, and no token is chosen twice, not of an answer
+ * either that was finished while its request waited for others. */
 static void test_stopped_again_and_again(void **state)
 {
     struct job_fixture *fixture = *state;
@@ -59,7 +73,7 @@ static void test_stopped_again_and_again(void **state)
     char *baseline = make_baseline(fixture);
     long long counted = 0;
     int stops = 0, code;
-    fixture->stop_at_report = 4;
+    fixture->stop_at_report = 6;
     while ((code = job_fixture_run(fixture)) == NJ_INTERRUPTED) {
         stops++;
         counted += job_fixture_last_run(fixture, "decode_tokens");

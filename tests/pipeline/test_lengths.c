@@ -58,7 +58,7 @@ static void test_ranks(void **state)
     check(17, 3);
     check(1000, 4096);
     check(MOST, 1 << 16);
-    check(MOST, (1 << 25) - 1);
+    check(MOST, NJ_ENTRY_TOKENS_MOST);
 }
 
 static void test_sums_for_attention(void **state)
@@ -68,14 +68,16 @@ static void test_sums_for_attention(void **state)
     struct nj_order order;
     struct nj_error error;
     struct nj_index_entry first = {.id_hash = 1, .prompt_tokens = 3, .max_new_tokens = 5},
-                          second = {.id_hash = 2, .prompt_tokens = 7, .max_new_tokens = 11};
+                          second = {.id_hash = 2, .prompt_tokens = 7, .max_new_tokens = 11, .more_samples = 2};
     index_add(index, &first, &error);
     index_add(index, &second, &error);
     assert_int_equal(order_make(index, 2, &order, &error), 0);
     struct nj_lengths lengths = lengths_of(index, &order);
-    assert_true(lengths.prompt_squares == 9 + 49);
-    assert_true(lengths.prompt_times_new == 15 + 77);
-    assert_true(lengths.new_squares == 25 + 121);
+    assert_true(lengths.sequences == 1 + 3);
+    assert_true(lengths.prompt_tokens == 3 + 3 * 7 && lengths.most_new_tokens == 5 + 3 * 11);
+    assert_true(lengths.prompt_squares == 9 + 3 * 49);
+    assert_true(lengths.prompt_times_new == 15 + 3 * 77);
+    assert_true(lengths.new_squares == 25 + 3 * 121);
     assert_int_equal(lengths.most_new, 11);
     order_free(&order);
     index_destroy(index);

@@ -185,6 +185,65 @@ static void test_parts_are_not_template(void **state)
     close_prompts(&prompts);
 }
 
+/* Whatever changes a record is part of the request, and its neutral values are not. */
+static void test_choices_belong_to_the_digest(void **state)
+{
+    static const char *const fields[] = {"",
+                                         ",\"n\":2",
+                                         ",\"n\":3",
+                                         ",\"logprobs\":0",
+                                         ",\"logprobs\":2",
+                                         ",\"n\":2,\"logprobs\":2",
+                                         ",\"logit_bias\":{\"5\":1}",
+                                         ",\"logit_bias\":{\"5\":2}",
+                                         ",\"logit_bias\":{\"6\":1}",
+                                         ",\"logit_bias\":{\"5\":1,\"6\":1}"};
+    static const char *const same[][2] = {{"", ",\"n\":1,\"logprobs\":false,\"top_logprobs\":0,\"logit_bias\":{}"},
+                                          {",\"logit_bias\":{\"5\":1,\"6\":1}", ",\"logit_bias\":{\"6\":1.0,\"5\":1}"}};
+    enum { KINDS = sizeof fields / sizeof fields[0] };
+    struct prompts prompts;
+    struct nj_digest digest[KINDS];
+    char text[256], line[256];
+    open_prompts(*state, false, &prompts);
+    for (int i = 0; i < KINDS; i++) {
+        snprintf(line, sizeof line, "\"prompt\":\"hi\"%s", fields[i]);
+        digest[i] = encode(&prompts, line, text, sizeof text);
+        for (int j = 0; j < i; j++)
+            assert_false(digest_equal(digest[i], digest[j]));
+    }
+    for (int i = 0; i < 2; i++) {
+        struct nj_digest one, other;
+        snprintf(line, sizeof line, "\"prompt\":\"hi\"%s", same[i][0]);
+        one = encode(&prompts, line, text, sizeof text);
+        snprintf(line, sizeof line, "\"prompt\":\"hi\"%s", same[i][1]);
+        other = encode(&prompts, line, text, sizeof text);
+        assert_true(digest_equal(one, other));
+    }
+    close_prompts(&prompts);
+}
+
+static void test_bias_outside_the_vocabulary(void **state)
+{
+    struct prompts prompts;
+    char line[128], text[64];
+    open_prompts(*state, false, &prompts);
+    const int vocabulary = (int)prompts.model->shape.vocabulary;
+    snprintf(line, sizeof line, "\"prompt\":\"hi\",\"logit_bias\":{\"%d\":1,\"0\":1}", vocabulary - 1);
+    encode(&prompts, line, text, sizeof text);
+
+    struct nj_request request;
+    struct nj_problem problem;
+    struct nj_encoded_prompt encoded;
+    struct nj_error error;
+    snprintf(line, sizeof line, "{\"prompt\":\"hi\",\"logit_bias\":{\"%d\":1,\"0\":1}}", vocabulary);
+    assert_int_equal(request_parse(line, strlen(line), &request, &problem), 0);
+    assert_int_equal(prompt_encode(prompts.encoder, &request, &encoded, &problem, &error), 1);
+    assert_string_equal(problem.code, "invalid_request");
+    assert_non_null(strstr(problem.message, "logit_bias names token"));
+    request_free(&request);
+    close_prompts(&prompts);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +253,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_variables_with_as_chat, job_fixture_set_up, job_fixture_tear_down),
         cmocka_unit_test_setup_teardown(test_content_in_parts, job_fixture_set_up, job_fixture_tear_down),
         cmocka_unit_test_setup_teardown(test_parts_are_not_template, job_fixture_set_up, job_fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_choices_belong_to_the_digest, job_fixture_set_up, job_fixture_tear_down),
+        cmocka_unit_test_setup_teardown(test_bias_outside_the_vocabulary, job_fixture_set_up, job_fixture_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

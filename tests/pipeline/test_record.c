@@ -21,7 +21,23 @@ static char *make_result(const char *id, enum nj_shape shape, const char *text, 
     struct nj_record_subject subject = subject_of(id, shape);
     struct nj_sequence_result result = {
         .finish = NJ_FINISH_LENGTH, .generated_count = 7, .prompt_count = 11, .text = {text, length}};
-    char *record = record_make_result(&CONTEXT, &subject, &result, &error);
+    struct nj_record_answer answer = {.samples = &result, .sample_count = 1, .n = 1};
+    char *record = record_make_result(&CONTEXT, &subject, &answer, &error);
+    assert_non_null(record);
+    return record;
+}
+
+/* Three choices: three samples, or three times the one. */
+static char *make_choices(enum nj_shape shape, int32_t samples)
+{
+    struct nj_error error;
+    struct nj_record_subject subject = subject_of("c", shape);
+    const struct nj_sequence_result results[] = {
+        {.finish = NJ_FINISH_LENGTH, .generated_count = 7, .prompt_count = 11, .text = {"one", 3}},
+        {.finish = NJ_FINISH_STOP, .generated_count = 2, .prompt_count = 11, .text = {"two", 3}},
+        {.finish = NJ_FINISH_STOP, .generated_count = 1, .prompt_count = 11, .text = {"", 0}}};
+    struct nj_record_answer answer = {.samples = results, .sample_count = samples, .n = 3};
+    char *record = record_make_result(&CONTEXT, &subject, &answer, &error);
     assert_non_null(record);
     return record;
 }
@@ -70,6 +86,39 @@ static void test_empty_text(void **state)
     (void)state;
     char *line = seal(make_result("a", NJ_SHAPE_PLAIN, NULL, 0));
     assert_non_null(strstr(line, "\"text\":\"\""));
+    free(line);
+}
+
+static void test_plain_choices(void **state)
+{
+    (void)state;
+    char *line = seal(make_choices(NJ_SHAPE_PLAIN, 3));
+    check_public(line, "{\"id\":\"c\",\"choices\":["
+                       "{\"index\":0,\"text\":\"one\",\"finish_reason\":\"length\",\"completion_tokens\":7},"
+                       "{\"index\":1,\"text\":\"two\",\"finish_reason\":\"stop\",\"completion_tokens\":2},"
+                       "{\"index\":2,\"text\":\"\",\"finish_reason\":\"stop\",\"completion_tokens\":1}],"
+                       "\"prompt_tokens\":11,\"completion_tokens\":10}");
+    check_key(line, "c", 11, 10);
+    free(line);
+    line = seal(make_choices(NJ_SHAPE_PLAIN, 1));
+    assert_non_null(strstr(line, "{\"index\":2,\"text\":\"one\",\"finish_reason\":\"length\",\"completion_tokens\":7}],"
+                                 "\"prompt_tokens\":11,\"completion_tokens\":21,"));
+    free(line);
+}
+
+static void test_batch_choices(void **state)
+{
+    (void)state;
+    char *line = seal(make_choices(NJ_SHAPE_BATCH_CHAT, 3));
+    assert_non_null(strstr(line, "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"one\"},"
+                                 "\"logprobs\":null,\"finish_reason\":\"length\"},{\"index\":1,"));
+    assert_non_null(strstr(line, "\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":10,\"total_tokens\":21}"));
+    check_key(line, "c", 11, 10);
+    free(line);
+    line = seal(make_choices(NJ_SHAPE_BATCH_COMPLETION, 3));
+    assert_non_null(
+        strstr(line, "{\"index\":2,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\""));
+    check_key(line, "c", 11, 10);
     free(line);
 }
 
@@ -179,7 +228,8 @@ int main(void)
         cmocka_unit_test(test_plain_result),  cmocka_unit_test(test_empty_text),
         cmocka_unit_test(test_batch_results), cmocka_unit_test(test_derived_ids_are_stable),
         cmocka_unit_test(test_errors),        cmocka_unit_test(test_strange_ids),
-        cmocka_unit_test(test_foreign_lines),
+        cmocka_unit_test(test_foreign_lines), cmocka_unit_test(test_plain_choices),
+        cmocka_unit_test(test_batch_choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

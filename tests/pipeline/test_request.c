@@ -144,14 +144,9 @@ static void test_refused_values(void **state)
 {
     (void)state;
     static const char *const refused[] = {"stream\":true",
-                                          "n\":2",
                                           "best_of\":3",
                                           "echo\":true",
                                           "suffix\":\"x\"",
-                                          "logprobs\":true",
-                                          "logprobs\":5",
-                                          "top_logprobs\":2",
-                                          "logit_bias\":{\"5\":1}",
                                           "presence_penalty\":0.1",
                                           "frequency_penalty\":1",
                                           "repetition_penalty\":1.1",
@@ -166,6 +161,130 @@ static void test_refused_values(void **state)
         snprintf(line, sizeof line, "{\"prompt\":\"a\",\"%s}", refused[i]);
         memcpy(name, refused[i], strcspn(refused[i], "\""));
         check_bad(line, "not_supported", name);
+    }
+}
+
+static void parse_well(const char *line, struct nj_request *request)
+{
+    struct nj_problem problem;
+    if (request_parse(line, strlen(line), request, &problem) != 0)
+        fail_msg("%s: %s", line, problem.message);
+}
+
+static void test_number_of_choices(void **state)
+{
+    (void)state;
+    struct nj_request request;
+    parse_well("{\"prompt\":\"a\"}", &request);
+    assert_int_equal(request.n, 1);
+    request_free(&request);
+    parse_well("{\"prompt\":\"a\",\"n\":16}", &request);
+    assert_int_equal(request.n, 16);
+    assert_int_equal(request_samples(&request), 1); /* greedy: all are equal */
+    request_free(&request);
+    parse_well("{\"prompt\":\"a\",\"n\":16,\"temperature\":0.1}", &request);
+    assert_int_equal(request_samples(&request), 16);
+    request_free(&request);
+    check_bad("{\"prompt\":\"a\",\"n\":0}", "invalid_request", "n must be at least 1 and at most 16; it is 0");
+    check_bad("{\"prompt\":\"a\",\"n\":17}", "invalid_request", "n must be at least 1");
+    check_bad("{\"prompt\":\"a\",\"n\":\"2\"}", "invalid_request", "n must be an integer");
+}
+
+#define CHAT "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]"
+#define CHAT_BODY(fields) "{\"url\":\"/v1/chat/completions\",\"body\":{" CHAT "," fields "}}"
+#define PROMPT_BODY(fields) "{\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"a\"," fields "}}"
+
+/* Each endpoint in its own way; plain lines by what they hold, whichever comes first. */
+static void test_logprobs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        enum nj_logprobs_form form;
+        int top;
+    } cases[] = {
+        {"{\"logprobs\":true,\"top_logprobs\":20," CHAT "}", NJ_LOGPROBS_CHAT, 20},
+        {CHAT_BODY("\"top_logprobs\":2,\"logprobs\":true"), NJ_LOGPROBS_CHAT, 2},
+        {CHAT_BODY("\"logprobs\":true"), NJ_LOGPROBS_CHAT, 0},
+        {CHAT_BODY("\"logprobs\":false,\"top_logprobs\":0"), NJ_LOGPROBS_OFF, 0},
+        {CHAT_BODY("\"logprobs\":null"), NJ_LOGPROBS_OFF, 0},
+        {"{\"prompt\":\"a\",\"logprobs\":5}", NJ_LOGPROBS_COMPLETION, 5},
+        {"{\"logprobs\":0,\"top_logprobs\":0,\"prompt\":\"a\"}", NJ_LOGPROBS_COMPLETION, 0},
+        {PROMPT_BODY("\"logprobs\":3"), NJ_LOGPROBS_COMPLETION, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nj_request request;
+        parse_well(cases[i].line, &request);
+        assert_int_equal(request.logprobs, cases[i].form);
+        assert_int_equal(request.top_logprobs, cases[i].top);
+        request_free(&request);
+    }
+}
+
+static void test_refused_logprobs(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {CHAT_BODY("\"logprobs\":2"), "logprobs must be true or false with messages"},
+        {CHAT_BODY("\"logprobs\":0"), "logprobs must be true or false with messages"},
+        {CHAT_BODY("\"logprobs\":\"yes\""), "logprobs must be true or false (with messages) or an integer"},
+        {CHAT_BODY("\"logprobs\":true,\"top_logprobs\":21"), "top_logprobs must be at least 0 and at most 20"},
+        {CHAT_BODY("\"logprobs\":true,\"top_logprobs\":true"), "top_logprobs must be an integer"},
+        {CHAT_BODY("\"top_logprobs\":1"), "top_logprobs needs"},
+        {PROMPT_BODY("\"logprobs\":true"), "logprobs must be an integer from 0 to 5 with a prompt"},
+        {PROMPT_BODY("\"logprobs\":6"), "logprobs must be at least 0 and at most 5"},
+        {PROMPT_BODY("\"logprobs\":-1"), "logprobs must be at least 0"},
+        {PROMPT_BODY("\"logprobs\":2.5"), "logprobs must be true or false (with messages) or an integer"},
+        {PROMPT_BODY("\"top_logprobs\":1"), "top_logprobs needs messages"},
+        {PROMPT_BODY("\"logprobs\":1,\"top_logprobs\":2"), "both logprobs and top_logprobs give a number"},
+        {PROMPT_BODY("\"top_logprobs\":2,\"logprobs\":1"), "both logprobs and top_logprobs give a number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check_bad(cases[i][0], "invalid_request", cases[i][1]);
+}
+
+static void test_logit_bias(void **state)
+{
+    (void)state;
+    struct nj_request request;
+    parse_well("{\"prompt\":\"a\",\"logit_bias\":{\"50\":-100,\"0\":0.25,\"7\":100,\"2147483647\":1}}", &request);
+    static const struct nj_logit_bias expected[] = {{0, 0.25f}, {7, 100}, {50, -100}, {INT32_MAX, 1}};
+    assert_int_equal(request.bias_count, 4);
+    assert_memory_equal(request.bias, expected, sizeof expected);
+    request_free(&request);
+
+    static const char *const refused[][2] = {
+        {"[]", "logit_bias must be an object"},
+        {"{\"a\":1}", "such as \"123\"; one name is \"a\""},
+        {"{\"\":1}", "name tokens by their number"},
+        {"{\"-1\":1}", "name tokens by their number"},
+        {"{\"05\":1}", "name tokens by their number"},
+        {"{\"2147483648\":1}", "name tokens by their number"},
+        {"{\"5\":\"1\"}", "that of \"5\" is a string"},
+        {"{\"5\":null}", "that of \"5\" is null"},
+        {"{\"5\":100.5}", "logit_bias must be at least -100 and at most 100"},
+        {"{\"5\":-101}", "logit_bias must be at least -100 and at most 100"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        char line[200];
+        snprintf(line, sizeof line, "{\"prompt\":\"a\",\"logit_bias\":%s}", refused[i][0]);
+        check_bad(line, "invalid_request", refused[i][1]);
+    }
+}
+
+static void test_most_biased_tokens(void **state)
+{
+    (void)state;
+    for (int count = NJ_BIASED_TOKENS_MOST; count <= NJ_BIASED_TOKENS_MOST + 1; count++) {
+        static char line[32 * NJ_BIASED_TOKENS_MOST];
+        char *at = line + sprintf(line, "{\"prompt\":\"a\",\"logit_bias\":{");
+        for (int i = 0; i < count; i++)
+            at += sprintf(at, "%s\"%d\":1", i > 0 ? "," : "", i);
+        sprintf(at, "}}");
+        if (count <= NJ_BIASED_TOKENS_MOST)
+            assert_true(parses(line));
+        else
+            check_bad(line, "invalid_request", "logit_bias may name at most 1024 tokens; it names 1025");
     }
 }
 
@@ -435,6 +554,11 @@ int main(void)
         cmocka_unit_test(test_all_parameters),
         cmocka_unit_test(test_batch_lines),
         cmocka_unit_test(test_neutral_values),
+        cmocka_unit_test(test_number_of_choices),
+        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_refused_logprobs),
+        cmocka_unit_test(test_logit_bias),
+        cmocka_unit_test(test_most_biased_tokens),
         cmocka_unit_test(test_refused_values),
         cmocka_unit_test(test_template_variables),
         cmocka_unit_test(test_wrong_types),

@@ -271,6 +271,15 @@ static void test_impossible_requests_are_refused(void **state)
     trial.request[1].prompt[0] = opened.model->shape.vocabulary;
     assert_int_equal(trial_run(&trial, opened.model, opened.device, &options, &error), -1);
     assert_int_equal(error.code, NJ_BAD_DATA);
+    trial.request[1].prompt[0] = 0;
+    trial.request[1].top_logprobs = NJ_TOP_LOGPROBS_MOST + 1;
+    assert_int_equal(trial_run(&trial, opened.model, opened.device, &options, &error), -1);
+    assert_int_equal(error.code, NJ_INTERNAL);
+    trial.request[1].top_logprobs = 0;
+    trial.request[1].bias[0].token = opened.model->shape.vocabulary;
+    trial.request[1].bias_count = 1;
+    assert_int_equal(trial_run(&trial, opened.model, opened.device, &options, &error), -1);
+    assert_int_equal(error.code, NJ_INTERNAL);
     trial_destroy(&trial);
 }
 

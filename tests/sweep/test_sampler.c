@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/sweep/sampler.h"
+#include "kernels/cpu_kernels.h"
 #include "kernels/elementary.h"
 
 enum { VOCABULARY = 97, DRAWS = 20000 };
@@ -224,12 +225,86 @@ static void test_weights_are_in_range(void **state)
     sampler_destroy(sampler);
 }
 
+/* The row that logit_bias gives, added up and measured by hand. */
+static struct nj_logit_row biased_by_hand(const float *logits, const struct nj_logit_bias *bias, int32_t count,
+                                          float *row)
+{
+    struct nj_logit_row out = {.logits = row};
+    memcpy(row, logits, VOCABULARY * sizeof *row);
+    for (int32_t i = 0; i < count; i++)
+        row[bias[i].token] = row[bias[i].token] + bias[i].bias;
+    const union nj_operation_args args = {
+        .logit_stats = {.logits = row, .count = 1, .vocabulary = VOCABULARY, .stride = VOCABULARY, .out = &out.stats}};
+    cpu_kernels_find(NULL)->run[NJ_OP_LOGIT_STATS](&args, 0, 1);
+    return out;
+}
+
+static struct nj_logit_row apply_bias(struct nj_sampler *sampler, const float *logits,
+                                      const struct nj_sampling *sampling)
+{
+    const struct nj_logit_row row = {.logits = logits, .stats = stats_of(logits, VOCABULARY)};
+    return sampler_apply_bias(sampler, sampling, row);
+}
+
+static void test_bias_is_added_to_the_bit(void **state)
+{
+    (void)state;
+    static const struct nj_logit_bias bias[] = {{3, -100.0f}, {17, 1.5f}, {18, 0.1f}, {VOCABULARY - 1, 0.3333333f}};
+    const struct nj_sampling sampling = {.temperature = 1.0f, .top_p = 1.0f, .bias = bias, .bias_count = 4};
+    const struct nj_sampling without = {.temperature = 1.0f, .top_p = 1.0f};
+    float logits[VOCABULARY], row[VOCABULARY];
+    fill_logits(logits, VOCABULARY, 5);
+    struct nj_sampler *sampler = sampler_create(VOCABULARY);
+    const struct nj_logit_row expected = biased_by_hand(logits, bias, 4, row);
+    const struct nj_logit_row actual = apply_bias(sampler, logits, &sampling);
+    assert_memory_equal(actual.logits, expected.logits, sizeof row);
+    assert_memory_equal(&actual.stats, &expected.stats, sizeof expected.stats);
+    for (int64_t position = 0; position < 200; position++)
+        assert_int_equal(sampler_choose(sampler, &sampling, position, actual.logits, &actual.stats),
+                         sampler_choose(sampler, &without, position, row, &expected.stats));
+    assert_ptr_equal(apply_bias(sampler, logits, &without).logits, logits);
+    sampler_destroy(sampler);
+}
+
+static int32_t choose_biased(struct nj_sampler *sampler, const float *logits, const struct nj_sampling *sampling,
+                             int64_t position)
+{
+    const struct nj_logit_row row = apply_bias(sampler, logits, sampling);
+    return sampler_choose(sampler, sampling, position, row.logits, &row.stats);
+}
+
+/* A hundred decides against differences of a few units; equal logits go to the lowest token as ever. */
+static void test_bias_bans_and_forces(void **state)
+{
+    (void)state;
+    float logits[VOCABULARY];
+    fill_logits(logits, VOCABULARY, 6);
+    const struct nj_logit_stats stats = stats_of(logits, VOCABULARY);
+    const int32_t forced = stats.argmax == 11 ? 12 : 11;
+    const struct nj_logit_bias ban = {stats.argmax, -100.0f}, force = {forced, 100.0f};
+    const struct nj_logit_bias tie = {forced, stats.max - logits[forced]};
+    struct nj_sampler *sampler = sampler_create(VOCABULARY);
+    for (int hot = 0; hot < 2; hot++) {
+        struct nj_sampling sampling = {.temperature = hot ? 1.0f : 0.0f, .top_p = 1.0f, .bias_count = 1};
+        for (int64_t position = 0; position < 300; position++) {
+            sampling.bias = &ban;
+            assert_int_not_equal(choose_biased(sampler, logits, &sampling, position), ban.token);
+            sampling.bias = &force;
+            assert_int_equal(choose_biased(sampler, logits, &sampling, position), forced);
+        }
+    }
+    const struct nj_sampling greedy = {.bias = &tie, .bias_count = 1};
+    assert_int_equal(choose_biased(sampler, logits, &greedy, 0), forced < stats.argmax ? forced : stats.argmax);
+    sampler_destroy(sampler);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_draws_follow_the_probabilities),    cmocka_unit_test(test_ties_go_to_the_lowest_index),
         cmocka_unit_test(test_temperature_zero_takes_the_argmax), cmocka_unit_test(test_choices_are_fixed),
         cmocka_unit_test(test_every_part_of_the_key_counts),      cmocka_unit_test(test_weights_are_in_range),
+        cmocka_unit_test(test_bias_is_added_to_the_bit),          cmocka_unit_test(test_bias_bans_and_forces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

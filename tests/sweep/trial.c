@@ -78,6 +78,11 @@ static void create_request(struct trial_request *request, int index, int32_t voc
     request->stop[0] = (struct nj_text){.bytes = "e", .length = 1};
     request->stop[1] = (struct nj_text){.bytes = " th", .length = 3};
     request->stop_count = index % 6 == 5 ? 2 : 0;
+    request->bias[0] = (struct nj_logit_bias){.token = 5, .bias = -100};
+    request->bias[1] = (struct nj_logit_bias){.token = 260 + index % 7, .bias = 1.5f};
+    request->bias_count = index % 4 < 2 ? 0 : 2;
+    request->wants_logprobs = index % 3 != 1;
+    request->top_logprobs = request->wants_logprobs ? index % (NJ_TOP_LOGPROBS_MOST + 1) : 0;
 }
 
 void trial_create(struct trial *trial, const struct nj_model *model, int count, int32_t longest_prompt,
@@ -98,6 +103,7 @@ void trial_forget_answers(struct trial *trial)
     for (int i = 0; i < trial->count; i++) {
         struct trial_answer *answer = &trial->answer[i];
         free(answer->text);
+        free(answer->logprobs);
         *answer = (struct trial_answer){.generated = answer->generated};
     }
     trial->pulled = 0;
@@ -151,7 +157,12 @@ static int give_next(void *context, struct nj_sequence_request *out, struct nj_e
                                             .max_new_tokens = request->max_new_tokens,
                                             .sampling = request->sampling,
                                             .stop = request->stop,
-                                            .stop_count = request->stop_count};
+                                            .stop_count = request->stop_count,
+                                            .wants_logprobs = request->wants_logprobs,
+                                            .top_logprobs = request->top_logprobs,
+                                            .logprobs = answer->logprobs};
+        out->sampling.bias = request->bias;
+        out->sampling.bias_count = request->bias_count;
         trial->pulled++;
         return 1;
     }
@@ -164,6 +175,23 @@ static void note_tokens(struct trial_answer *answer, const int32_t *generated, i
     answer->generated_count = generated_count;
 }
 
+static size_t logprob_bytes(const struct trial_request *request, const struct trial_answer *answer)
+{
+    return (size_t)answer->generated_count * (size_t)(1 + request->top_logprobs) * sizeof *answer->logprobs;
+}
+
+static void note_logprobs(const struct trial_request *request, struct trial_answer *answer,
+                          const struct nj_logprob *logprobs)
+{
+    free(answer->logprobs);
+    answer->logprobs = NULL;
+    if (logprobs == NULL)
+        return;
+    answer->logprobs = malloc(logprob_bytes(request, answer));
+    assert_non_null(answer->logprobs);
+    memcpy(answer->logprobs, logprobs, logprob_bytes(request, answer));
+}
+
 static int take_finished(void *context, const struct nj_sequence_result *result, struct nj_error *error)
 {
     (void)error;
@@ -172,6 +200,10 @@ static int take_finished(void *context, const struct nj_sequence_result *result,
     assert_int_equal(result->prompt_count, trial->request[result->tag].prompt_count);
     assert_true(result->generated_count <= trial->request[result->tag].max_new_tokens);
     note_tokens(answer, result->generated, result->generated_count);
+    assert_int_equal(result->logprobs != NULL,
+                     trial->request[result->tag].wants_logprobs && result->finish != NJ_FINISH_NOT_FINITE);
+    assert_int_equal(result->top_logprobs, result->logprobs != NULL ? trial->request[result->tag].top_logprobs : 0);
+    note_logprobs(&trial->request[result->tag], answer, result->logprobs);
     answer->finish = result->finish;
     answer->is_done = true;
     answer->deliveries++;
@@ -193,13 +225,14 @@ struct nj_scheduler_callbacks trial_callbacks(struct trial *trial)
         .context = trial, .next = give_next, .finished = take_finished, .swept = count_sweep};
 }
 
-static int note_unfinished(void *context, uint64_t tag, const int32_t *generated, int32_t generated_count,
-                           struct nj_error *error)
+static int note_unfinished(void *context, const struct nj_sequence_state *state, struct nj_error *error)
 {
     (void)error;
     struct trial *trial = context;
-    assert_false(trial->answer[tag].is_done);
-    note_tokens(&trial->answer[tag], generated, generated_count);
+    struct trial_answer *answer = &trial->answer[state->tag];
+    assert_false(answer->is_done);
+    note_tokens(answer, state->generated, state->generated_count);
+    note_logprobs(&trial->request[state->tag], answer, state->logprobs);
     return 0;
 }
 
@@ -242,20 +275,25 @@ void trial_run_all(struct trial *trial, const struct nj_model *model, const char
     }
 }
 
-void trial_assert_same_answer(const struct trial_answer *expected, const struct trial_answer *actual)
+void trial_assert_same_answer(const struct trial *expected_trial, const struct trial *actual_trial, int index)
 {
+    const struct trial_answer *expected = &expected_trial->answer[index], *actual = &actual_trial->answer[index];
     assert_true(expected->is_done && actual->is_done);
     assert_int_equal(expected->finish, actual->finish);
     assert_int_equal(expected->generated_count, actual->generated_count);
     assert_memory_equal(expected->generated, actual->generated,
                         (size_t)expected->generated_count * sizeof *expected->generated);
     assert_string_equal(expected->text, actual->text);
+    assert_int_equal(expected->logprobs == NULL, actual->logprobs == NULL);
+    if (expected->logprobs != NULL)
+        assert_memory_equal(expected->logprobs, actual->logprobs,
+                            logprob_bytes(&expected_trial->request[index], expected));
 }
 
 void trial_assert_same_answers(const struct trial *expected, const struct trial *actual)
 {
     for (int i = 0; i < expected->count; i++)
-        trial_assert_same_answer(&expected->answer[i], &actual->answer[i]);
+        trial_assert_same_answer(expected, actual, i);
 }
 
 void trial_assert_prefixes(const struct trial *expected, const struct trial *actual)
@@ -265,6 +303,6 @@ void trial_assert_prefixes(const struct trial *expected, const struct trial *act
         assert_true(part->generated_count <= whole->generated_count);
         assert_memory_equal(whole->generated, part->generated, (size_t)part->generated_count * sizeof *part->generated);
         if (part->is_done)
-            trial_assert_same_answer(whole, part);
+            trial_assert_same_answer(expected, actual, i);
     }
 }

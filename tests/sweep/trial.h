@@ -28,6 +28,10 @@ struct trial_request {
     struct nj_sampling sampling;
     struct nj_text stop[2];
     int stop_count;
+    struct nj_logit_bias bias[2];
+    int32_t bias_count;
+    bool wants_logprobs;
+    int32_t top_logprobs;
 };
 
 struct trial_answer {
@@ -35,7 +39,8 @@ struct trial_answer {
     enum nj_finish finish;
     int32_t *generated; /* [max_new_tokens]; of an unfinished request: its tokens so far */
     int32_t generated_count;
-    char *text; /* NUL-terminated */
+    char *text;                  /* NUL-terminated */
+    struct nj_logprob *logprobs; /* [generated_count][1 + top_logprobs]; NULL if not wanted, or not known */
     int deliveries;
 };
 
@@ -52,7 +57,7 @@ struct trial {
 };
 
 /* Random requests: prompts of 1..longest_prompt tokens, 1..most_new new ones; every second one is sampled, in
- * various ways; some have stop strings. */
+ * various ways; some have stop strings, some logit_bias, some want log-probabilities. */
 void trial_create(struct trial *trial, const struct nj_model *model, int count, int32_t longest_prompt,
                   int32_t most_new, uint64_t seed);
 void trial_destroy(struct trial *trial);
@@ -71,7 +76,7 @@ void trial_run_all(struct trial *trial, const struct nj_model *model, const char
                    const struct nj_scheduler_options *options);
 void trial_note_unfinished(struct trial *trial, const struct nj_scheduler *scheduler);
 
-void trial_assert_same_answer(const struct trial_answer *expected, const struct trial_answer *actual);
+void trial_assert_same_answer(const struct trial *expected, const struct trial *actual, int index);
 void trial_assert_same_answers(const struct trial *expected, const struct trial *actual);
 /* What is unfinished in `actual` must be the beginning of what is expected. */
 void trial_assert_prefixes(const struct trial *expected, const struct trial *actual);

@@ -33,4 +33,8 @@ struct nj_synthetic_shape synthetic_shape_small(void);
 int synthetic_model_write(const struct nj_synthetic_shape *shape, const char *vocabulary_directory,
                           const char *template_path, const char *path, struct nj_error *error);
 
+/* The small model, but in float32 and such that the logits behind this token overflow, and only those. */
+enum { SYNTHETIC_FATAL_TOKEN = 300 };
+int synthetic_model_write_fatal(const char *vocabulary_directory, const char *path, struct nj_error *error);
+
 #endif
