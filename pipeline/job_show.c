@@ -1,4 +1,5 @@
 /* What a run that is limited to the first requests shows of each: its prompt and its answer. */
+#include "pipeline/content_parts.h"
 #include "pipeline/job_state.h"
 
 /* "ROLE: CONTENT" and a newline. */
@@ -14,16 +15,16 @@ static int append_message(struct nj_byte_buffer *buffer, const json_t *message, 
     return byte_buffer_append(buffer, "\n", 1, error);
 }
 
-static int describe_messages(const json_t *messages, struct nj_byte_buffer *buffer, struct nj_error *error)
+static int describe_messages(json_t *messages, struct nj_byte_buffer *buffer, struct nj_error *error)
 {
-    size_t i;
-    const json_t *message;
-    json_array_foreach(messages, i, message)
-    {
-        if (append_message(buffer, message, error) != 0)
-            return -1;
-    }
-    return 0;
+    json_t *joined = content_parts_join(messages);
+    if (joined == NULL)
+        return error_set(error, NJ_INTERNAL, "out of memory");
+    int status = 0;
+    for (size_t i = 0; i < json_array_size(joined) && status == 0; i++)
+        status = append_message(buffer, json_array_get(joined, i), error);
+    json_decref(joined);
+    return status;
 }
 
 static const char *finish_reason(enum nj_finish finish)
@@ -58,9 +59,9 @@ int job_show_answer(struct nj_job *job, const struct nj_index_entry *entry, cons
     struct nj_byte_buffer chat = {0};
     if (examine_read_again(&job->examiner, entry, &line, error) != 0)
         return -1;
-    /* The line was valid when the scheduler took it; a change since then only shows less. */
-    request_parse(line.text, line.length, &request, &problem);
-    int status = request.messages == NULL ? 0 : describe_messages(request.messages, &chat, error);
+    /* The line was valid when the scheduler took it; if it has been changed since, its answer is shown alone. */
+    bool is_valid = request_parse(line.text, line.length, &request, &problem) == 0;
+    int status = is_valid && request.messages != NULL ? describe_messages(request.messages, &chat, error) : 0;
     const struct nj_text shown = {.bytes = chat.data, .length = chat.length};
     if (status == 0)
         show_samples(job, id, chat.length > 0 ? shown : request.prompt, samples, count);

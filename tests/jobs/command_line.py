@@ -29,11 +29,12 @@ class Usage(Workspace):
         return None
 
     def test_no_command(self):
-        self.check([], 64, "Usage: nightjar", "run", "resume", "status", "export")
+        self.check([], 64, "Usage: nightjar", "run", "resume", "status", "export", "plan", "doctor", "bench-model")
 
     def test_help_goes_to_standard_output(self):
         for words in (["help"], ["--help"], ["help", "run"], ["run", "--help"], ["run", "-h"], ["help", "resume"],
-                      ["status", "--help"], ["export", "--help"], ["resume", "-m", "x", "--help"]):
+                      ["status", "--help"], ["export", "--help"], ["plan", "--help"], ["doctor", "-h"],
+                      ["help", "bench-model"], ["resume", "-m", "x", "--help"]):
             with self.subTest(words):
                 result = self.nightjar(*words)
                 self.assertIn(b"Usage: nightjar", result.stdout)
@@ -48,6 +49,8 @@ class Usage(Workspace):
         self.check(["rum"], 64, "did you mean run")
         self.check(["exprot"], 64, "did you mean export")
         self.check(["resum", "x"], 64, "did you mean resume")
+        self.check(["docter"], 64, "did you mean doctor")
+        self.check(["bench-modle"], 64, "did you mean bench-model")
         self.check(["frobnicate"], 64, "unknown command frobnicate")
         self.check(["help", "stauts"], 64, "did you mean status")
 

@@ -102,7 +102,8 @@ class First(Workspace):
         prompts = ["\x1b]0;owned\x07 red \x1b[31m\u202e\x9b", "\n".join(f"line {i}" for i in range(50)), "word " * 300]
         source = self.write_lines("control.jsonl", [
             {"id": "esc\u001b[2J", "messages": [{"role": "system", "content": "be\tbrief"},
-                                                {"role": "user", "content": prompts[0]}], "max_tokens": 2},
+                                                {"role": "user", "content": [{"type": "text", "text": prompts[0]}]}],
+             "max_tokens": 2},
             *({"id": f"long-{i}", "prompt": prompt, "max_tokens": 2} for i, prompt in enumerate(prompts[1:]))])
         result = self.nightjar(*self.job("control", source, "--first", 3))
         shown = result.stdout.decode()
