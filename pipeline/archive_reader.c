@@ -13,7 +13,7 @@
 #include "pipeline/input_names.h"
 #include "pipeline/utf8_text.h"
 
-enum { PACKED_BYTES = 64 << 10, NAME_BYTES_MOST = 4096 };
+enum { PACKED_BYTES = 64 << 10, NAME_BYTES_MOST = 4096, TAR_BLOCK_BYTES = 512 };
 
 const struct nj_unpack_limits NJ_UNPACK_LIMITS = {
     .members = 1 << 20, .bytes = UINT64_C(1) << 40, .ratio = 1000, .ratio_minimum = 64 << 20};
@@ -263,32 +263,20 @@ static int open_member(struct nj_archive_reader *reader, struct archive_entry *e
     return reader->member != NULL ? 1 : -1;
 }
 
-/* A tar ends in blocks of zeros. One that was cut between two members lacks them, and libarchive does not mind; where
- * it is compressed, the compressor's own end tells. */
-static int check_tar_end(struct nj_archive_reader *reader, struct nj_error *error)
+/* A tar ends in blocks of zeros. One that was cut between two members lacks them, also where it is compressed and the
+ * cut fell between two of the compressor's frames; libarchive does not mind. What it took from the last member's end
+ * on, `before`, is that member's padding and the first of these blocks. */
+static int check_tar_end(struct nj_archive_reader *reader, int64_t before, struct nj_error *error)
 {
-    char block[512];
-    int64_t end = archive_filter_bytes(reader->archive, 0) - (int64_t)sizeof block;
     if ((archive_format(reader->archive) & ARCHIVE_FORMAT_BASE_MASK) != ARCHIVE_FORMAT_TAR ||
-        archive_filter_count(reader->archive) > 1 || reader->bytes != reader->file || end < 0)
+        archive_filter_bytes(reader->archive, 0) - before >= TAR_BLOCK_BYTES)
         return 0;
-    if (reader->file->kind->seek(reader->file, end, SEEK_SET) < 0)
-        return error_set(error, NJ_IO_FAILED, "seek failed: %s", strerror(errno));
-    for (size_t done = 0, got; done < sizeof block; done += got) {
-        if (byte_source_read(reader->file, block + done, sizeof block - done, &got, error) != 0)
-            return -1;
-        bool zeros = got > 0;
-        for (size_t i = 0; i < got; i++)
-            zeros = zeros && block[done + i] == 0;
-        if (!zeros)
-            return error_set(error, NJ_BAD_DATA, "the archive has no end: it was cut behind a member; get it again");
-    }
-    return 0;
+    return error_set(error, NJ_BAD_DATA, "the archive has no end: it was cut behind a member; get it again");
 }
 
-static int check_end(struct nj_archive_reader *reader, struct nj_error *error)
+static int check_end(struct nj_archive_reader *reader, int64_t before, struct nj_error *error)
 {
-    if (check_tar_end(reader, error) != 0)
+    if (check_tar_end(reader, before, error) != 0)
         return -1;
     return reader->matching > 0 ? 0 : error_set(error, NJ_NO_INPUT, "the archive holds no .jsonl or .jsonl.gz file");
 }
@@ -299,9 +287,10 @@ int archive_reader_next(struct nj_archive_reader *reader, const char **name, str
     reader->member = NULL;
     for (;;) {
         struct archive_entry *entry;
+        int64_t before = archive_filter_bytes(reader->archive, 0);
         int code = archive_read_next_header(reader->archive, &entry);
         int opened;
-        if (code == ARCHIVE_EOF && check_end(reader, error) == 0)
+        if (code == ARCHIVE_EOF && check_end(reader, before, error) == 0)
             return 0;
         if (code == ARCHIVE_EOF)
             opened = -1;

@@ -376,6 +376,7 @@ static void test_ranges(void **state)
     }
     assert_true(parses("{\"prompt\":\"a\",\"max_tokens\":5,\"max_completion_tokens\":5}"));
     check_bad("{\"prompt\":\"a\",\"max_tokens\":5,\"max_completion_tokens\":6}", "invalid_request", "differ");
+    check_bad("{\"prompt\":\"a\",\"max_tokens\":0}", "invalid_request", "max_tokens must be at least 1; it is 0");
 }
 
 /* Rounding to float must not reach an end that is excluded. */

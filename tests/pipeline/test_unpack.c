@@ -272,6 +272,35 @@ static void test_limits(void **state)
     free(zeros);
 }
 
+/* A tar that ends behind a member instead of with its zeros, whole for the compressor: as if the cut had fallen between
+ * two frames. Libarchive's raw format writes the bytes as they are, compressed. */
+static void test_cut_between_frames(void **state)
+{
+    (void)state;
+    static const set_option filters[] = {NULL, archive_write_add_filter_gzip, archive_write_add_filter_xz,
+                                         archive_write_add_filter_zstd};
+    struct nj_error error;
+    char tar[16 << 10];
+    const struct member two[] = {{"a.jsonl", text, 1000, false}, {"b.jsonl", text, 1024, false}};
+    write_archive(archive_write_set_format_ustar, NULL, two, 2);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t length = fread(tar, 1, sizeof tar, file);
+    fclose(file);
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+        static const size_t cuts[] = {512 + 1024, 2 * (512 + 1024)};
+        const struct member whole = {"a.tar", tar, length, false};
+        write_archive(archive_write_set_format_raw, filters[i], &whole, 1);
+        assert_int_equal(read_all(&NJ_UNPACK_LIMITS, &error), NJ_OK);
+        for (size_t cut = 0; cut < 2; cut++) {
+            const struct member part = {"a.tar", tar, cuts[cut], false};
+            write_archive(archive_write_set_format_raw, filters[i], &part, 1);
+            assert_int_equal(read_all(&NJ_UNPACK_LIMITS, &error), NJ_BAD_DATA);
+            assert_non_null(strstr(error.message, "it was cut behind a member"));
+        }
+    }
+}
+
 /* Formats that libarchive knows and nightjar does not take, and cut ones. */
 static void test_refused_archives(void **state)
 {
@@ -343,7 +372,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_gzip_members_and_padding), TEST(test_gzip_damage),         TEST(test_stop_flag),
         TEST(test_formats_and_names),        TEST(test_members_may_be_left), TEST(test_limits),
-        TEST(test_refused_archives),         TEST(test_changed_archives),
+        TEST(test_cut_between_frames),       TEST(test_refused_archives),    TEST(test_changed_archives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
