@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/kv_block.h"
+
 struct nj_kv_cache {
     struct nj_buffer *pool;
     enum nj_kv_type type;
@@ -11,16 +13,10 @@ struct nj_kv_cache {
     int32_t free_block[]; /* a stack: the next block taken is free_block[free - 1] */
 };
 
-static uint64_t element_bytes(enum nj_kv_type type)
-{
-    return type == NJ_KV_F16 ? 2 : 4;
-}
-
-/* One layer's part of a block: for each KV head, transposed keys [head_width][64] and values [64][head_width]. */
+/* One layer's part of a block. */
 static uint64_t layer_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type)
 {
-    return 2 * (uint64_t)NJ_KV_BLOCK_TOKENS * (uint64_t)shape->kv_heads * (uint64_t)shape->head_width *
-           element_bytes(type);
+    return (uint64_t)shape->kv_heads * (uint64_t)kv_head_bytes(type, shape->head_width);
 }
 
 uint64_t kv_block_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type)
