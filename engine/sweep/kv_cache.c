@@ -1,6 +1,7 @@
 #include "engine/sweep/kv_cache.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/kv_block.h"
 
@@ -12,6 +13,27 @@ struct nj_kv_cache {
     int64_t total, free;
     int32_t free_block[]; /* a stack: the next block taken is free_block[free - 1] */
 };
+
+static const enum nj_kv_type default_type = NJ_KV_F16;
+static const char *const type_names[] = {[NJ_KV_F16] = "f16", [NJ_KV_Q8] = "q8", [NJ_KV_F32] = "f32"};
+
+int kv_type_find(const char *name, enum nj_kv_type *out)
+{
+    if (name == NULL)
+        *out = default_type;
+    else if (strcmp(name, type_names[NJ_KV_F16]) == 0)
+        *out = NJ_KV_F16;
+    else if (strcmp(name, type_names[NJ_KV_Q8]) == 0)
+        *out = NJ_KV_Q8;
+    else
+        return -1;
+    return 0;
+}
+
+const char *kv_type_name(enum nj_kv_type type)
+{
+    return type_names[type];
+}
 
 /* One layer's part of a block. */
 static uint64_t layer_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type)
