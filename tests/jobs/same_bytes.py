@@ -87,8 +87,7 @@ class SameBytes(Workspace):
         refused = self.nightjar(*self.job("q8-refused", self.source, "--kv-memory", "1", *q8), code=78)
         least = least_memory_in(refused.stderr)
         for name, options in (("q8-reference", ("--threads", 2, "--kernels", "reference")),
-                              ("q8-smallest", ("--threads", 2, "--token-budget", 512, "--kv-memory", least)),
-                              ("q8-one-thread-budget-16", ("--threads", 1, "--token-budget", 16))):
+                              ("q8-smallest", ("--threads", 1, "--token-budget", 64, "--kv-memory", least))):
             with self.subTest(name):
                 self.assert_same_export(self.run_job(name, *options, *q8), baseline, name)
         say(f"smallest KV memory {least}")
