@@ -53,6 +53,7 @@ int command_take_job(const struct nj_context *context, const struct nj_arguments
         .inputs = arguments->operands,
         .input_count = arguments->operand_count,
         .output_directory = arguments->output,
+        .kv_type = arguments->kv_type,
         .as_chat = arguments->as_chat,
         .strict = arguments->strict,
         .job_time = arguments->job_time,

@@ -77,8 +77,8 @@ static void plan_print_memory(const struct nj_plan_report *report)
                       report->plan.scheduler.token_budget, report->sequences);
     command_print_row("memory", "%s: weights %s, keys and values %s, activations %s, index %s; %s are free", sum,
                       weights, kv, other, index, free);
-    command_print_row("", "%" PRId64 " KV blocks (f16) of 64 tokens; the longest request takes %" PRId64,
-                      report->plan.scheduler.kv_blocks,
+    command_print_row("", "%" PRId64 " KV blocks (%s) of 64 tokens; the longest request takes %" PRId64,
+                      report->plan.scheduler.kv_blocks, kv_type_name(report->plan.scheduler.kv_type),
                       scheduler_least_blocks(report->plan.scheduler.longest_sequence));
 }
 
@@ -136,7 +136,7 @@ static json_t *plan_json_memory(const struct nj_plan_report *report)
                      (json_int_t)need->weights_bytes, "kv_bytes", (json_int_t)need->kv_bytes, "activations_bytes",
                      (json_int_t)need->other_bytes, "index_bytes", (json_int_t)report->index_bytes, "free_bytes",
                      (json_int_t)report->available_bytes, "total_bytes", (json_int_t)report->memory_bytes, "kv_type",
-                     "f16", "kv_blocks", (json_int_t)scheduler->kv_blocks, "kv_block_bytes",
+                     kv_type_name(scheduler->kv_type), "kv_blocks", (json_int_t)scheduler->kv_blocks, "kv_block_bytes",
                      (json_int_t)report->kv_block_bytes, "token_budget", (int)scheduler->token_budget,
                      "answers_in_flight", (int)report->sequences);
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "engine/sweep/kv_cache.h"
 #include "jobs/nearest.h"
 #include "jobs/values.h"
 #include "kernels/cpu_kernels.h"
@@ -18,6 +19,7 @@ enum nj_value_kind {
     VALUE_SIZE,
     VALUE_TIME,
     VALUE_KERNELS,
+    VALUE_KV_TYPE,
     VALUE_ACCEPT,
     VALUE_RETRY
 };
@@ -54,6 +56,8 @@ static const struct nj_option options[] = {
     {"as-chat", 0, VALUE_FLAG, NULL, 0, FIELD(as_chat), FOR_INPUT,
      "send a raw prompt as a user's message through the chat template"},
     {"strict", 0, VALUE_FLAG, NULL, 0, FIELD(strict), FOR_INPUT, "stop at the first bad line instead of recording it"},
+    {"kv-type", 0, VALUE_KV_TYPE, "TYPE", 0, FIELD(kv_type), FOR_INPUT,
+     "how keys and values are kept: f16 or q8 (default: f16)"},
     {"job-time", 0, VALUE_TIME, "TIME", 0, FIELD(job_time), FOR_INPUT,
      "time for all timestamps: seconds since 1970 or ISO 8601 (default: now)"},
     {"threads", 0, VALUE_COUNT, "N", MOST_THREADS, FIELD(threads), FOR_COMPUTING | NJ_FOR_DOCTOR,
@@ -135,6 +139,9 @@ static int option_refuse_value(const struct nj_option *option, const char *value
     case VALUE_TIME:
         snprintf(accepted, sizeof accepted, "seconds since 1970 or a time such as 2026-01-31T22:00:00Z");
         break;
+    case VALUE_KV_TYPE:
+        snprintf(accepted, sizeof accepted, "f16 or q8");
+        break;
     case VALUE_KERNELS:
         option_list_kernels(accepted, sizeof accepted);
         break;
@@ -199,6 +206,7 @@ static int option_set(const struct nj_option *option, const char *value, struct 
                       struct nj_error *error)
 {
     void *field = (char *)arguments + option->offset;
+    enum nj_kv_type kv_type;
     int bad = 0;
     switch (option->kind) {
     case VALUE_FLAG:
@@ -216,6 +224,10 @@ static int option_set(const struct nj_option *option, const char *value, struct 
     case VALUE_KERNELS:
         if (option_check_kernels(option, value, error) != 0)
             return -1;
+        *(const char **)field = value;
+        break;
+    case VALUE_KV_TYPE:
+        bad = kv_type_find(value, &kv_type);
         *(const char **)field = value;
         break;
     case VALUE_ACCEPT:

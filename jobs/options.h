@@ -22,14 +22,14 @@ enum nj_command_bit {
 
 /* What the command line said. Texts point into argv. */
 struct nj_arguments {
-    const char *model, *output, *cache_directory, *kernels; /* NULL: not given */
-    int64_t threads, token_budget;                          /* 0: not given */
-    uint64_t kv_memory_bytes;                               /* 0: not given */
-    int64_t first;                                          /* 0: not given */
-    int64_t prompt_tokens, context_tokens, seconds;         /* 0: not given */
-    unsigned accept, retry;                                 /* enum nj_accept, enum nj_retry, or'ed */
-    const char *retry_ids;                                  /* with NJ_RETRY_IDS */
-    int64_t job_time;                                       /* -1: not given */
+    const char *model, *output, *cache_directory, *kernels, *kv_type; /* NULL: not given */
+    int64_t threads, token_budget;                                    /* 0: not given */
+    uint64_t kv_memory_bytes;                                         /* 0: not given */
+    int64_t first;                                                    /* 0: not given */
+    int64_t prompt_tokens, context_tokens, seconds;                   /* 0: not given */
+    unsigned accept, retry;                                           /* enum nj_accept, enum nj_retry, or'ed */
+    const char *retry_ids;                                            /* with NJ_RETRY_IDS */
+    int64_t job_time;                                                 /* -1: not given */
     bool strict, as_chat, quiet, json, help;
     const char **operands; /* what is not an option, in order; points to argv's own array */
     size_t operand_count;

@@ -9,7 +9,7 @@
 
 #include "kernels/matrix.h"
 
-enum { NJ_KV_BLOCK_TOKENS = 64, NJ_LOGIT_TILE = 4096 };
+enum { NJ_KV_BLOCK_TOKENS = 64, NJ_MOST_HEAD_WIDTH = 512, NJ_LOGIT_TILE = 4096 };
 
 /* int8 activations: for row t and group g of 32 columns, x = d[t * groups + g] * q[t * cols + k].
  * sum is the exact sum of the group's 32 q. A group that holds a non-finite value gets d = NaN, q = 0. */
@@ -36,16 +36,28 @@ struct nj_token_batch {
     int64_t blocks_stride;
 };
 
-enum nj_kv_type { NJ_KV_F16, NJ_KV_F32 /* test-only */ };
+enum nj_kv_type { NJ_KV_F16, NJ_KV_Q8, NJ_KV_F32 /* test-only */ };
 
-/* One layer of the KV cache. Block b holds, for each KV head in turn, keys [head_width][64] (transposed:
- * lanes of a register hold positions) and then values [64][head_width]. */
+/* One layer of the KV cache. A block holds the KV heads one after the other (kernels/kv_block.h has sizes and places).
+ *
+ * F16 and F32: keys [head_width][64] (transposed: lanes of a register hold positions), then values [64][head_width].
+ *
+ * Q8, with quads = ceil(head_width / 4) and groups = ceil(head_width / 32):
+ *   int8_t keys[quads][64][4]         byte i of a quad is dimension 4 * quad + i; bytes past head_width are never read
+ *   float key_scales[groups][64]
+ *   int8_t values[16][head_width][4]  byte i of a quad is position 4 * quad + i
+ *   float value_scales[64]
+ * Four neighbours of the direction that is summed over lie together, and 32-bit lanes hold positions (keys) or
+ * dimensions (values): what the int16 products of AVX2, the byte products of VNNI and the B fragments of int8
+ * tensor-core instructions all read without a shuffle.
+ *
+ * What a block holds at positions that were not written since it was taken is of no meaning: any bits. */
 struct nj_kv_layer {
     enum nj_kv_type type;
     char *base;                 /* this layer's part of block 0 */
     int64_t block_stride_bytes; /* from one block's part to the next's */
     int32_t kv_heads;
-    int32_t head_width;
+    int32_t head_width; /* at most NJ_MOST_HEAD_WIDTH */
 };
 
 struct nj_embed_args {
@@ -105,7 +117,8 @@ enum nj_rope_kind {
     NJ_ROPE_HALVES    /* pairs (i, i + half): "neox" */
 };
 
-/* Rotates queries in place, rotates keys, and stores keys and values in the cache. */
+/* Rotates queries in place, rotates keys, and stores keys and values in the cache. For Q8 both also go through the
+ * Walsh-Hadamard transform. */
 struct nj_rope_store_args {
     struct nj_token_batch batch;
     enum nj_rope_kind kind;

@@ -27,9 +27,10 @@ struct nj_job_options {
     const char *const *inputs; /* as input_open takes them */
     size_t input_count;
     const char *output_directory;
-    bool as_chat;     /* raw prompts become one user message */
-    bool strict;      /* the first bad line stops the job (NJ_BAD_DATA) */
-    int64_t job_time; /* seconds since the epoch, for every timestamp in the output; -1: now, stored */
+    const char *kv_type; /* of keys and values: "f16" or "q8"; NULL: the default */
+    bool as_chat;        /* raw prompts become one user message */
+    bool strict;         /* the first bad line stops the job (NJ_BAD_DATA) */
+    int64_t job_time;    /* seconds since the epoch, for every timestamp in the output; -1: now, stored */
 
     /* Free to change from run to run. */
     int threads;              /* 0: what affinity and the cgroup's quota allow */

@@ -55,6 +55,7 @@ static int read_fields(struct nj_job_file *out, const char *path, struct nj_erro
     out->options = (struct nj_job_options){
         .model_path = text_at(model, "path"),
         .output_directory = text_at(root, "output"),
+        .kv_type = text_at(root, "kv_type"),
         .as_chat = json_is_true(json_object_get(root, "as_chat")),
         .strict = json_is_true(json_object_get(root, "strict")),
         .job_time = number_at(root, "job_time"),
@@ -68,11 +69,10 @@ static int read_fields(struct nj_job_file *out, const char *path, struct nj_erro
     out->model_digest = text_at(model, "digest");
     out->tokenizer_digest = text_at(model, "tokenizer_digest");
     out->template_digest = text_at(model, "template_digest");
-    out->kv_type = text_at(root, "kv_type");
     out->arithmetic_version = (int)number_at(root, "arithmetic");
     if (out->options.model_path == NULL || out->options.output_directory == NULL || out->model_name == NULL ||
         out->model_digest == NULL || out->tokenizer_digest == NULL || out->template_digest == NULL ||
-        out->kv_type == NULL || digest == NULL || !digest_from_hex(digest, strlen(digest), &out->job_digest))
+        out->options.kv_type == NULL || digest == NULL || !digest_from_hex(digest, strlen(digest), &out->job_digest))
         return fail_damaged(path, "a field is missing", error);
     return read_inputs(out, path, error);
 }
@@ -133,7 +133,7 @@ static char *as_text(const struct nj_job_file *file)
         "{s:i, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:s, s:i, s:o, s:s, s:b, s:b, s:I, s:i, s:i, s:I, s:s?, s:s?}",
         "schema", NJ_JOB_FILE_SCHEMA, "job_digest", digest, "model", "path", options->model_path, "name",
         file->model_name, "digest", file->model_digest, "tokenizer_digest", file->tokenizer_digest, "template_digest",
-        file->template_digest, "kv_type", file->kv_type, "arithmetic", file->arithmetic_version, "inputs",
+        file->template_digest, "kv_type", options->kv_type, "arithmetic", file->arithmetic_version, "inputs",
         inputs_as_json(options), "output", options->output_directory, "as_chat", (int)options->as_chat, "strict",
         (int)options->strict, "job_time", (json_int_t)options->job_time, "threads", options->threads, "token_budget",
         (int)options->token_budget, "kv_memory_bytes", (json_int_t)options->kv_memory_bytes, "kernels",
@@ -196,7 +196,7 @@ int job_file_compare(const char *directory, const struct nj_job_file *stored, co
         const char *what, *stored, *wanted;
     } texts[] = {
         {"the model's digest", stored->model_digest, wanted->model_digest},
-        {"the KV type", stored->kv_type, wanted->kv_type},
+        {"the KV type", stored->options.kv_type, wanted->options.kv_type},
         {"the tokenizer's digest", stored->tokenizer_digest, wanted->tokenizer_digest},
         {"the chat template's digest", stored->template_digest, wanted->template_digest},
         {"--as-chat", stored->options.as_chat ? "given" : "not given", wanted->options.as_chat ? "given" : "not given"},

@@ -14,7 +14,6 @@ struct nj_job_file {
     struct nj_job_options options; /* paths are absolute */
     const char *model_name;        /* in results; stays the same when the model file is renamed later */
     const char *model_digest, *tokenizer_digest, *template_digest; /* 32 hex digits */
-    const char *kv_type;
     int arithmetic_version;
     struct nj_digest job_digest;
     json_t *root;

@@ -6,11 +6,10 @@
 #include <unistd.h>
 
 #include "kernels/cpu_kernels.h"
+#include "pipeline/job_plan.h"
 #include "pipeline/job_state.h"
 #include "pipeline/output.h"
 #include "pipeline/utf8_text.h"
-
-static const char KV_TYPE[] = "f16";
 
 /* The model file's name without directory and ".gguf". */
 static char *name_of_model(const char *path)
@@ -76,13 +75,13 @@ static void describe_job(struct nj_job *job)
     file->options.model_path = job->model_path;
     file->options.inputs = (const char *const *)job->inputs;
     file->options.output_directory = job->directory;
+    file->options.kv_type = kv_type_name(job->kv_type);
     file->model_name = job->model_name;
     file->model_digest = model->digest;
     file->tokenizer_digest = model->tokenizer_digest;
     file->template_digest = model->template_digest;
-    file->kv_type = KV_TYPE;
     file->arithmetic_version = NJ_ARITHMETIC_VERSION;
-    file->job_digest = prompt_digest_job(job->examiner.encoder, model, KV_TYPE, NJ_ARITHMETIC_VERSION);
+    file->job_digest = prompt_digest_job(job->examiner.encoder, model, file->options.kv_type, NJ_ARITHMETIC_VERSION);
 }
 
 /* Compares with job.json, or makes it. What was fixed when the job began stays: its time and the model's name. A
@@ -158,7 +157,8 @@ static int check_ids_file(const struct nj_job_options *options, struct nj_error 
 
 int job_open(struct nj_job *job, struct nj_error *error)
 {
-    if (make_paths(job, error) != 0 || check_ids_file(job->options, error) != 0)
+    if (plan_find_kv_type(job->options->kv_type, &job->kv_type, error) != 0 || make_paths(job, error) != 0 ||
+        check_ids_file(job->options, error) != 0)
         return -1;
     /* Opening a model for the first time takes minutes: who would wait for the directory in vain is told before. */
     if (lock_check_free(job->directory, error) != 0)

@@ -66,6 +66,13 @@ static int plan_kv(const struct nj_plan_facts *facts, struct nj_scheduler_option
     return 0;
 }
 
+int plan_find_kv_type(const char *name, enum nj_kv_type *out, struct nj_error *error)
+{
+    if (kv_type_find(name, out) == 0)
+        return 0;
+    return error_set(error, NJ_BAD_DATA, "KV type \"%.100s\" is not known; it is f16 or q8", name);
+}
+
 int plan_make(const struct nj_plan_facts *facts, struct nj_plan *out, struct nj_error *error)
 {
     const struct nj_order *order = facts->order;
@@ -90,7 +97,7 @@ int plan_make(const struct nj_plan_facts *facts, struct nj_plan *out, struct nj_
 int job_plan(struct nj_job *job, struct nj_scheduler_options *plan, struct nj_error *error)
 {
     struct nj_plan_facts facts = {.shape = &job->model->shape,
-                                  .kv_type = NJ_KV_F16,
+                                  .kv_type = job->kv_type,
                                   .weights_bytes =
                                       job->model->weights == NULL ? model_tensor_bytes(job->model->gguf) : 0,
                                   .index = job->index,

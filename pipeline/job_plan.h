@@ -24,6 +24,9 @@ struct nj_plan {
     struct nj_memory_need need;
 };
 
+/* The KV type that an option names (NULL: the default one); NJ_BAD_DATA if there is none of that name. */
+int plan_find_kv_type(const char *name, enum nj_kv_type *out, struct nj_error *error);
+
 /* 0, or NJ_DOES_NOT_FIT naming what would fit. */
 int plan_make(const struct nj_plan_facts *facts, struct nj_plan *out, struct nj_error *error);
 

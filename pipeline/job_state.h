@@ -49,6 +49,7 @@ struct nj_job {
 
     struct nj_input *input;
     struct nj_model *model;
+    enum nj_kv_type kv_type;
     struct nj_examiner examiner;
     struct nj_index *index;
     struct nj_index_totals totals;

@@ -12,6 +12,7 @@ struct planning {
     const struct nj_job_options *options;
     const struct nj_job_callbacks *callbacks;
     const atomic_int *stop;
+    enum nj_kv_type kv_type;
     struct nj_input *input;
     struct nj_model *model;
     struct nj_device *device;
@@ -43,6 +44,8 @@ static int open_parts(struct planning *planning, struct nj_error *error)
                                              .notice = forward_notice,
                                              .notice_context = planning,
                                              .stop = planning->stop};
+    if (plan_find_kv_type(options->kv_type, &planning->kv_type, error) != 0)
+        return -1;
     planning->input = input_open(options->inputs, options->input_count, error);
     if (planning->input == NULL)
         return -1;
@@ -84,7 +87,7 @@ static int make_plan(struct planning *planning, struct nj_plan_report *out, stru
     const struct nj_model *model = planning->model;
     struct nj_machine machine = machine_read("");
     struct nj_plan_facts facts = {.shape = &model->shape,
-                                  .kv_type = NJ_KV_F16,
+                                  .kv_type = planning->kv_type,
                                   .weights_bytes = model_tensor_bytes(model->gguf),
                                   .index = planning->index,
                                   .order = &planning->order,

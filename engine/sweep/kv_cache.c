@@ -1,6 +1,9 @@
 #include "engine/sweep/kv_cache.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kv_block.h"
 
 struct nj_kv_cache {
     struct nj_buffer *pool;
@@ -11,16 +14,31 @@ struct nj_kv_cache {
     int32_t free_block[]; /* a stack: the next block taken is free_block[free - 1] */
 };
 
-static uint64_t element_bytes(enum nj_kv_type type)
+static const enum nj_kv_type default_type = NJ_KV_F16;
+static const char *const type_names[] = {[NJ_KV_F16] = "f16", [NJ_KV_Q8] = "q8", [NJ_KV_F32] = "f32"};
+
+int kv_type_find(const char *name, enum nj_kv_type *out)
 {
-    return type == NJ_KV_F16 ? 2 : 4;
+    if (name == NULL)
+        *out = default_type;
+    else if (strcmp(name, type_names[NJ_KV_F16]) == 0)
+        *out = NJ_KV_F16;
+    else if (strcmp(name, type_names[NJ_KV_Q8]) == 0)
+        *out = NJ_KV_Q8;
+    else
+        return -1;
+    return 0;
 }
 
-/* One layer's part of a block: for each KV head, transposed keys [head_width][64] and values [64][head_width]. */
+const char *kv_type_name(enum nj_kv_type type)
+{
+    return type_names[type];
+}
+
+/* One layer's part of a block. */
 static uint64_t layer_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type)
 {
-    return 2 * (uint64_t)NJ_KV_BLOCK_TOKENS * (uint64_t)shape->kv_heads * (uint64_t)shape->head_width *
-           element_bytes(type);
+    return (uint64_t)shape->kv_heads * (uint64_t)kv_head_bytes(type, shape->head_width);
 }
 
 uint64_t kv_block_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type)

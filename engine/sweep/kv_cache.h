@@ -8,6 +8,10 @@
 
 struct nj_kv_cache;
 
+/* The types a user can choose, by name; NULL is the default one. -1, leaving *out as it was, for any other name. */
+int kv_type_find(const char *name, enum nj_kv_type *out);
+const char *kv_type_name(enum nj_kv_type type);
+
 /* Bytes of one block for this shape and type, and blocks for so many tokens. */
 uint64_t kv_block_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type);
 int64_t kv_blocks_for_tokens(int64_t tokens);

@@ -9,9 +9,6 @@
 
 enum { GROUP_VECTORS = NJ_GROUP_COLS / VECTOR_FLOATS };
 
-static const uint32_t smallest_amax_bits = 0x0d800000u; /* 2^-100 */
-static const uint32_t infinity_bits = 0x7f800000u;
-
 struct group {
     __m256 x[GROUP_VECTORS];
 };
@@ -35,20 +32,16 @@ NJ_ALWAYS_INLINE uint32_t largest_magnitude_bits(const struct group *group)
 
 NJ_ALWAYS_INLINE void quantize_group(const struct group *group, int8_t *q, float *d, int32_t *sum)
 {
-    uint32_t bits = largest_magnitude_bits(group);
-    if (bits < smallest_amax_bits || bits >= infinity_bits) {
-        *d = bits >= infinity_bits ? NAN : 0.0f;
+    struct vector_scale scale = vector_scale_for(largest_magnitude_bits(group), 127.0f);
+    *d = scale.scale;
+    if (scale.inverse == 0.0f) {
         *sum = 0;
         memset(q, 0, NJ_GROUP_COLS);
         return;
     }
-    float amax;
-    memcpy(&amax, &bits, sizeof amax);
-    *d = amax / 127.0f;
-    __m256 inverse = _mm256_set1_ps(127.0f / amax);
     __m256i n[GROUP_VECTORS];
     for (int i = 0; i < GROUP_VECTORS; i++)
-        n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(group->x[i], inverse));
+        n[i] = vector_quantize(group->x[i], scale);
     *sum = vector_sum_integers(_mm256_add_epi32(_mm256_add_epi32(n[0], n[1]), _mm256_add_epi32(n[2], n[3])));
     __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
     /* packs work within 128-bit halves: put the groups of four bytes back in order */

@@ -72,6 +72,41 @@ NJ_ALWAYS_INLINE uint32_t vector_max_integer(__m256i x)
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
 }
 
+/* Largest of (bits & 0x7fffffff) of `count` floats, a multiple of 8. */
+NJ_ALWAYS_INLINE uint32_t vector_magnitude_bits(const float *x, int64_t count)
+{
+    __m256i largest = _mm256_setzero_si256();
+    for (int64_t i = 0; i < count; i += VECTOR_FLOATS) {
+        __m256i bits = _mm256_loadu_si256((const __m256i *)(x + i));
+        largest = _mm256_max_epi32(largest, _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)));
+    }
+    return vector_max_integer(largest);
+}
+
+/* How numbers whose largest magnitude has these bits become integers within +-levels: x ~ scale * rne(x * inverse).
+ * inverse = 0: every integer is 0, either because all are below 2^-100 (scale 0) or because one is not finite (scale
+ * NaN; x * inverse is not to be computed then). */
+struct vector_scale {
+    float scale, inverse;
+};
+
+NJ_ALWAYS_INLINE struct vector_scale vector_scale_for(uint32_t magnitude_bits, float levels)
+{
+    const uint32_t smallest = 0x0d800000u /* 2^-100 */, infinity = 0x7f800000u;
+    if (magnitude_bits < smallest || magnitude_bits >= infinity)
+        return (struct vector_scale){.scale = magnitude_bits >= infinity ? NAN : 0.0f};
+    float largest = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128((int32_t)magnitude_bits)));
+    return (struct vector_scale){.scale = largest / levels, .inverse = levels / largest};
+}
+
+/* rne(x * inverse) in eight lanes, or zeros. */
+NJ_ALWAYS_INLINE __m256i vector_quantize(__m256 x, struct vector_scale scale)
+{
+    if (scale.inverse == 0.0f)
+        return _mm256_setzero_si256();
+    return _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(scale.inverse)));
+}
+
 NJ_ALWAYS_INLINE __m256 vector_load_halves(const uint16_t *halves)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)halves));

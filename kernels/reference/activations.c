@@ -7,14 +7,14 @@
 #include "kernels/reference/internal.h"
 #include "kernels/reference/reference.h"
 
-/* Groups whose largest magnitude is below 2^-100 count as zero: 127 / amax stays finite. */
+/* Groups whose largest magnitude is below 2^-100 count as zero: levels / amax stays finite. */
 static const uint32_t smallest_amax_bits = 0x0d800000u;
 static const uint32_t infinity_bits = 0x7f800000u;
 
-static uint32_t largest_magnitude_bits(const float *x)
+static uint32_t largest_magnitude_bits(const float *x, int64_t count)
 {
     uint32_t largest = 0;
-    for (int i = 0; i < NJ_GROUP_COLS; i++) {
+    for (int64_t i = 0; i < count; i++) {
         uint32_t bits;
         memcpy(&bits, &x[i], sizeof bits);
         bits &= 0x7fffffffu;
@@ -23,22 +23,29 @@ static uint32_t largest_magnitude_bits(const float *x)
     return largest;
 }
 
-static void quantize_group(const float *x, int8_t *q, float *d, int32_t *sum)
+float reference_quantize(const float *x, int64_t count, float levels, int32_t *q)
 {
-    uint32_t bits = largest_magnitude_bits(x);
-    *sum = 0;
+    uint32_t bits = largest_magnitude_bits(x, count);
     if (bits < smallest_amax_bits || bits >= infinity_bits) {
-        *d = bits >= infinity_bits ? NAN : 0.0f;
-        memset(q, 0, NJ_GROUP_COLS);
-        return;
+        memset(q, 0, (size_t)count * sizeof *q);
+        return bits >= infinity_bits ? NAN : 0.0f;
     }
     float amax;
     memcpy(&amax, &bits, sizeof amax);
-    *d = amax / 127.0f;
-    float inverse = 127.0f / amax;
+    float inverse = levels / amax;
+    for (int64_t i = 0; i < count; i++)
+        q[i] = (int32_t)rintf(x[i] * inverse); /* never beyond +-levels */
+    return amax / levels;
+}
+
+static void quantize_group(const float *x, int8_t *q, float *d, int32_t *sum)
+{
+    int32_t quantised[NJ_GROUP_COLS];
+    *d = reference_quantize(x, NJ_GROUP_COLS, 127.0f, quantised);
+    *sum = 0;
     for (int i = 0; i < NJ_GROUP_COLS; i++) {
-        q[i] = (int8_t)rintf(x[i] * inverse); /* never beyond +-127 */
-        *sum += q[i];
+        q[i] = (int8_t)quantised[i];
+        *sum += quantised[i];
     }
 }
 

@@ -1,45 +1,19 @@
-/* Causal attention: online softmax over blocks of 64 positions. */
+/* Causal attention: online softmax over blocks of 64 positions, whatever the type of keys and values. */
+#include "kernels/reference/attention.h"
+
 #include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "kernels/elementary.h"
 #include "kernels/reference/internal.h"
 #include "kernels/reference/reference.h"
 
-enum { BLOCK = NJ_KV_BLOCK_TOKENS, DIMENSIONS_AT_ONCE = 64 };
+enum { BLOCK = NJ_KV_BLOCK_TOKENS };
 
 /* Softmax state of one query head. */
 struct state {
     float max, sum;
 };
-
-/* Elements [index, index + count) of a block as float32. */
-static void read_stored(enum nj_kv_type type, const char *block, int64_t index, int64_t count, float *out)
-{
-    if (type == NJ_KV_F32) {
-        memcpy(out, (const float *)block + index, (size_t)count * sizeof *out);
-        return;
-    }
-    const uint16_t *halves = (const uint16_t *)block + index;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = elementary_float_from_half(halves[i]);
-}
-
-static void compute_scores(const struct nj_kv_layer *kv, const char *block, int64_t keys, int64_t valid, const float *q,
-                           float scale, float *score)
-{
-    for (int64_t j = 0; j < valid; j++)
-        score[j] = 0.0f;
-    for (int64_t d = 0; d < kv->head_width; d++) {
-        float key[BLOCK];
-        read_stored(kv->type, block, keys + d * BLOCK, valid, key);
-        for (int64_t j = 0; j < valid; j++)
-            score[j] = fmaf(q[d], key[j], score[j]);
-    }
-    for (int64_t j = 0; j < valid; j++)
-        score[j] *= scale;
-}
 
 /* Turns scores into exp(score - max) and returns their sum. */
 static float exponentiate(float *score, int64_t valid, float max)
@@ -52,53 +26,39 @@ static float exponentiate(float *score, int64_t valid, float max)
     return sum_partials(partial);
 }
 
-/* out = the block's weighted values, or out * correction + them. */
-static void join_values(const struct nj_kv_layer *kv, const char *block, int64_t values, int64_t valid, const float *p,
-                        int is_first, float correction, float *out)
+static void join_block(const struct reference_kv_head *head, float scale, int is_first, const float *q,
+                       struct state *state, float *out)
 {
-    for (int64_t first = 0; first < kv->head_width; first += DIMENSIONS_AT_ONCE) {
-        int64_t count = kv->head_width - first < DIMENSIONS_AT_ONCE ? kv->head_width - first : DIMENSIONS_AT_ONCE;
-        float acc[DIMENSIONS_AT_ONCE] = {0};
-        for (int64_t j = 0; j < valid; j++) {
-            float value[DIMENSIONS_AT_ONCE];
-            read_stored(kv->type, block, values + j * kv->head_width + first, count, value);
-            for (int64_t d = 0; d < count; d++)
-                acc[d] = fmaf(p[j], value[d], acc[d]);
-        }
-        for (int64_t d = 0; d < count; d++)
-            out[first + d] = is_first ? acc[d] : fmaf(out[first + d], correction, acc[d]);
-    }
-}
-
-static void join_block(const struct nj_attention_args *a, const char *block, int64_t kv_head, int64_t valid,
-                       int is_first, const float *q, struct state *state, float *out)
-{
-    int64_t keys = kv_head * 2 * a->kv.head_width * BLOCK;
-    float p[BLOCK];
-    compute_scores(&a->kv, block, keys, valid, q, a->scale, p);
+    int is_q8 = head->kv->type == NJ_KV_Q8;
+    float p[BLOCK], weighted[NJ_MOST_HEAD_WIDTH];
+    (is_q8 ? reference_score_q8 : reference_score_float)(head, q, p);
     float max = is_first ? -INFINITY : state->max;
-    for (int64_t j = 0; j < valid; j++)
+    for (int64_t j = 0; j < head->valid; j++) {
+        p[j] *= scale;
         max = p[j] > max ? p[j] : max;
-    float block_sum = exponentiate(p, valid, max);
+    }
+    float block_sum = exponentiate(p, head->valid, max);
     float correction = is_first ? 0.0f : elementary_exp(state->max - max);
     state->sum = is_first ? block_sum : fmaf(state->sum, correction, block_sum);
     state->max = max;
-    join_values(&a->kv, block, keys + a->kv.head_width * BLOCK, valid, p, is_first, correction, out);
+    (is_q8 ? reference_weigh_q8 : reference_weigh_float)(head, p, weighted);
+    for (int64_t d = 0; d < head->kv->head_width; d++)
+        out[d] = is_first ? weighted[d] : fmaf(out[d], correction, weighted[d]);
 }
 
 static void attend(const struct nj_attention_args *a, int64_t t, int64_t head)
 {
     int64_t width = a->kv.head_width;
-    int64_t kv_head = head / (a->heads / a->kv.kv_heads);
     int64_t positions = (int64_t)a->batch.position[t] + 1;
     const int32_t *blocks = a->batch.blocks + a->batch.sequence[t] * a->batch.blocks_stride;
     const float *q = a->q + (t * a->heads + head) * width;
     float *out = a->out + (t * a->heads + head) * width;
     struct state state = {0};
+    struct reference_kv_head kv_head = {.kv = &a->kv, .index = head / (a->heads / a->kv.kv_heads)};
     for (int64_t first = 0; first < positions; first += BLOCK) {
-        int64_t valid = positions - first < BLOCK ? positions - first : BLOCK;
-        const char *block = a->kv.base + blocks[first / BLOCK] * a->kv.block_stride_bytes;
-        join_block(a, block, kv_head, valid, first == 0, q, &state, out);
+        kv_head.valid = positions - first < BLOCK ? positions - first : BLOCK;
+        kv_head.block = a->kv.base + blocks[first / BLOCK] * a->kv.block_stride_bytes;
+        join_block(&kv_head, a->scale, first == 0, q, &state, out);
     }
     for (int64_t d = 0; d < width; d++)
         out[d] /= state.sum;

@@ -21,6 +21,10 @@ static inline float sum_partials(float *partial)
     return partial[0];
 }
 
+/* x[i] ~ scale * q[i], |q[i]| <= levels, for `count` numbers with one scale, which is returned: NaN if one of them is
+ * not finite, 0 if all are below 2^-100 (then every q is 0). */
+float reference_quantize(const float *x, int64_t count, float levels, int32_t *q);
+
 /* Columns [first, first + count) of one row of a strip as float32: value [col][row] for all 16 rows. */
 void reference_dequantize_strip(const struct nj_matrix *w, int64_t strip, int64_t first, int64_t count, float *out);
 

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include "kernels/elementary.h"
+#include "kernels/kv_block.h"
 #include "kernels/reference/internal.h"
 #include "kernels/reference/reference.h"
 
@@ -46,31 +47,82 @@ static void rotate_query(float *head, enum nj_rope_kind kind, int64_t half, cons
     }
 }
 
-static void store_element(enum nj_kv_type type, char *base, int64_t index, float value)
+/* The orthonormal Walsh-Hadamard transform of every block of 2^k elements, the largest that divides the width. */
+static void transform_head(float *head, int64_t width)
 {
-    if (type == NJ_KV_F32)
-        ((float *)base)[index] = value;
-    else
-        ((uint16_t *)base)[index] = elementary_half_from_float(value);
+    int64_t block = width & -width, rest = block;
+    float factor = 1.0f; /* 1 / sqrt(block) */
+    for (; rest >= 4; rest /= 4)
+        factor *= 0.5f;
+    if (rest == 2)
+        factor *= 0x1.6a09e6p-1f;
+    for (int64_t stride = 1; stride < block; stride *= 2) {
+        for (int64_t i = 0; i < width; i++) {
+            if ((i & stride) != 0)
+                continue;
+            float first = head[i], second = head[i + stride];
+            head[i] = first + second;
+            head[i + stride] = first - second;
+        }
+    }
+    for (int64_t i = 0; i < width; i++)
+        head[i] *= factor;
+}
+
+static void store_float(const struct nj_kv_layer *kv, char *block, int64_t head, int64_t slot, const float *k,
+                        const float *v)
+{
+    int64_t width = kv->head_width;
+    char *part = block + head * kv_head_bytes(kv->type, width);
+    for (int64_t d = 0; d < width; d++) {
+        int64_t key = d * NJ_KV_BLOCK_TOKENS + slot;
+        int64_t value = (NJ_KV_BLOCK_TOKENS + slot) * width + d;
+        if (kv->type == NJ_KV_F32) {
+            ((float *)part)[key] = k[d];
+            ((float *)part)[value] = v[d];
+        } else {
+            ((uint16_t *)part)[key] = elementary_half_from_float(k[d]);
+            ((uint16_t *)part)[value] = elementary_half_from_float(v[d]);
+        }
+    }
+}
+
+static void store_q8(const struct nj_kv_layer *kv, char *block, int64_t head, int64_t slot, const float *k,
+                     const float *v)
+{
+    int64_t width = kv->head_width;
+    struct nj_kv_q8_head stored = kv_q8_head(block, width, head);
+    int32_t q[NJ_MOST_HEAD_WIDTH];
+    for (int64_t first = 0; first < width; first += NJ_GROUP_COLS) {
+        int64_t count = width - first < NJ_GROUP_COLS ? width - first : NJ_GROUP_COLS;
+        float *scales = stored.key_scales + first / NJ_GROUP_COLS * NJ_KV_BLOCK_TOKENS;
+        scales[slot] = reference_quantize(k + first, count, 127.0f, q + first);
+    }
+    for (int64_t d = 0; d < width; d++)
+        stored.keys[kv_q8_key_index(d, slot)] = (int8_t)q[d];
+    stored.value_scales[slot] = reference_quantize(v, width, 127.0f, q);
+    for (int64_t d = 0; d < width; d++)
+        stored.values[kv_q8_value_index(width, d, slot)] = (int8_t)q[d];
 }
 
 static void store_token(const struct nj_rope_store_args *a, int64_t t)
 {
     int64_t width = a->kv.head_width;
-    int64_t row = t * a->kv.kv_heads * width;
     int64_t position = a->batch.position[t];
     int64_t slot = position % NJ_KV_BLOCK_TOKENS;
     const int32_t *blocks = a->batch.blocks + a->batch.sequence[t] * a->batch.blocks_stride;
     char *block = a->kv.base + blocks[position / NJ_KV_BLOCK_TOKENS] * a->kv.block_stride_bytes;
     for (int64_t head = 0; head < a->kv.kv_heads; head++) {
-        const float *k = a->k + row + head * width;
-        const float *v = a->v + row + head * width;
-        int64_t keys = head * 2 * width * NJ_KV_BLOCK_TOKENS;
-        int64_t values = keys + width * NJ_KV_BLOCK_TOKENS;
-        for (int64_t d = 0; d < width; d++) {
-            float key = rotated_element(k, a->kind, a->half, a->cos + t * a->half, a->sin + t * a->half, d);
-            store_element(a->kv.type, block, keys + d * NJ_KV_BLOCK_TOKENS + slot, key);
-            store_element(a->kv.type, block, values + slot * width + d, v[d]);
+        const float *k = a->k + (t * a->kv.kv_heads + head) * width;
+        const float *v = a->v + (t * a->kv.kv_heads + head) * width;
+        float key[NJ_MOST_HEAD_WIDTH];
+        for (int64_t d = 0; d < width; d++)
+            key[d] = rotated_element(k, a->kind, a->half, a->cos + t * a->half, a->sin + t * a->half, d);
+        if (a->kv.type == NJ_KV_Q8) {
+            transform_head(key, width);
+            store_q8(&a->kv, block, head, slot, key, v);
+        } else {
+            store_float(&a->kv, block, head, slot, key, v);
         }
     }
 }
@@ -81,9 +133,12 @@ void reference_run_rope_store(const union nj_operation_args *args, int thread, i
     int64_t width = a->kv.head_width;
     int64_t end = share_begin(a->batch.count, thread + 1, threads);
     for (int64_t t = share_begin(a->batch.count, thread, threads); t < end; t++) {
-        for (int64_t head = 0; head < a->heads; head++)
-            rotate_query(a->q + (t * a->heads + head) * width, a->kind, a->half, a->cos + t * a->half,
-                         a->sin + t * a->half);
+        for (int64_t head = 0; head < a->heads; head++) {
+            float *q = a->q + (t * a->heads + head) * width;
+            rotate_query(q, a->kind, a->half, a->cos + t * a->half, a->sin + t * a->half);
+            if (a->kv.type == NJ_KV_Q8)
+                transform_head(q, width);
+        }
         store_token(a, t);
     }
 }

@@ -70,6 +70,7 @@ class Usage(Workspace):
             "token-budget": (("0", "x", "1e3", "-512"), "whole number from 1 to"),
             "kv-memory": (("0", "-1", "x", "5XiB", "1.2.3", "GiB", "0x10", "9999999999GiB", "1 GiB extra"), "512MiB"),
             "kernels": (("", "sse9", "AVX2"), "auto.*reference"),
+            "kv-type": (("", "f32", "q4", "Q8"), "f16 or q8"),
             "job-time": (("yesterday", "2026-13-01", "2026-02-30", "2026-01-01T25:00:00Z", "-5", "2026-01-01T10"),
                          "seconds since 1970"),
             "cache-dir": (("",), "not empty"),
@@ -310,7 +311,7 @@ class Jobs(Workspace):
 
     def test_resume_needs_nothing_but_the_directory(self):
         words = ["run", "-m", os.path.relpath(self.model, self.root), "-o", "relative", "--job-time", "0",
-                 os.path.relpath(self.small, self.root)]
+                 "--kv-type", "q8", os.path.relpath(self.small, self.root)]
         process = self.start(*words, "--threads", 1, "--token-budget", 4)
         self.wait_for_output(process, "relative")
         send(process, signal.SIGTERM, 30)
@@ -318,6 +319,9 @@ class Jobs(Workspace):
                       "--kv-memory", "64MiB")
         self.nightjar(*words[:4], "fresh", *words[5:])
         self.assert_same_export(self.export("relative"), self.export("fresh"), "resumed from elsewhere")
+        words[words.index("q8")] = "f16"
+        self.assertIn("the KV type was q8, now f16", self.nightjar(*words, code=65).stderr)
+        self.assertIn("--kv-type", self.nightjar("resume", self.path("relative"), "--kv-type", "f16", code=64).stderr)
 
     def test_output_is_private(self):
         self.nightjar(*self.job("private", self.small))

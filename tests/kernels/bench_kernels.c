@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/elementary.h"
+#include "kernels/kv_block.h"
 #include "kernels/peak.h"
 #include "tests/kernels/kernel_test.h"
 
@@ -48,23 +49,45 @@ static void bench_matmul(const struct nj_cpu_kernels *kernels, int64_t count, in
     free(x);
 }
 
-static void bench_attention(const struct nj_cpu_kernels *kernels, int64_t count)
+/* Random keys and values: any halves below 2 in magnitude, or any bytes with the scales of such numbers. */
+static void fill_cache(struct nj_test_random *random, const struct nj_kv_layer *kv, int64_t blocks)
+{
+    for (int64_t block = 0; block < blocks; block++) {
+        char *part = kv->base + block * kv->block_stride_bytes;
+        for (int64_t i = 0; i < kv->block_stride_bytes / 2; i++)
+            ((uint16_t *)part)[i] = elementary_half_from_float(random_uniform(random, -1.0f, 1.0f));
+        for (int64_t head = 0; kv->type == NJ_KV_Q8 && head < kv->kv_heads; head++) {
+            struct nj_kv_q8_head stored = kv_q8_head(part, kv->head_width, head);
+            for (int64_t i = 0; i < kv_q8_groups(kv->head_width) * NJ_KV_BLOCK_TOKENS; i++)
+                stored.key_scales[i] = 0.01f;
+            for (int64_t i = 0; i < NJ_KV_BLOCK_TOKENS; i++)
+                stored.value_scales[i] = 0.01f;
+        }
+    }
+}
+
+/* Tokens at the end of 512 positions: of one sequence, as in a chunk of a prompt, or of one sequence each. */
+static void bench_attention(const struct nj_cpu_kernels *kernels, int64_t count, enum nj_kv_type type, int is_chunk)
 {
     enum { HEADS = 9, KV_HEADS = 3, WIDTH = 64, POSITIONS = 512, BLOCKS = POSITIONS / NJ_KV_BLOCK_TOKENS };
     struct nj_test_random random = {2};
-    int64_t stride = KV_HEADS * 2 * WIDTH * NJ_KV_BLOCK_TOKENS * 2;
-    uint16_t *cache = test_allocate(BLOCKS * (size_t)stride);
-    for (int64_t i = 0; i < BLOCKS * stride / 2; i++)
-        cache[i] = elementary_half_from_float(random_uniform(&random, -1.0f, 1.0f));
+    const struct nj_kv_layer kv = {.type = type,
+                                   .block_stride_bytes = KV_HEADS * kv_head_bytes(type, WIDTH),
+                                   .base = test_allocate(BLOCKS * (size_t)(KV_HEADS * kv_head_bytes(type, WIDTH))),
+                                   .kv_heads = KV_HEADS,
+                                   .head_width = WIDTH};
+    fill_cache(&random, &kv, BLOCKS);
     float *q = test_random_floats(&random, count * HEADS * WIDTH, -1.0f, 1.0f);
     float *out = test_allocate((size_t)(count * HEADS * WIDTH) * sizeof *out);
     int32_t *position = test_allocate((size_t)count * sizeof *position);
-    int32_t *sequence = calloc((size_t)count, sizeof *sequence);
-    int32_t blocks[BLOCKS];
-    for (int32_t i = 0; i < BLOCKS; i++)
-        blocks[i] = i;
-    for (int64_t t = 0; t < count; t++)
+    int32_t *sequence = test_allocate((size_t)count * sizeof *sequence);
+    int32_t *blocks = test_allocate((size_t)count * BLOCKS * sizeof *blocks);
+    for (int64_t i = 0; i < count * BLOCKS; i++)
+        blocks[i] = (int32_t)(i % BLOCKS);
+    for (int64_t t = 0; t < count; t++) {
         position[t] = POSITIONS - 1;
+        sequence[t] = is_chunk ? 0 : (int32_t)t;
+    }
     union nj_operation_args args = {.attention = {.batch = {.count = count,
                                                             .position = position,
                                                             .sequence = sequence,
@@ -74,19 +97,17 @@ static void bench_attention(const struct nj_cpu_kernels *kernels, int64_t count)
                                                   .scale = 0.125f,
                                                   .q = q,
                                                   .out = out,
-                                                  .kv = {.type = NJ_KV_F16,
-                                                         .base = (char *)cache,
-                                                         .block_stride_bytes = stride,
-                                                         .kv_heads = KV_HEADS,
-                                                         .head_width = WIDTH}}};
+                                                  .kv = kv}};
     double seconds = measure_seconds(kernels, NJ_OP_ATTENTION, &args);
-    printf("%-9s attention %lld tokens at %d: %.2f GFLOPS\n", kernels->name, (long long)count, POSITIONS,
+    printf("%-9s attention %s %lld tokens at %d, %s: %.2f GFLOPS\n", kernels->name, type == NJ_KV_Q8 ? "q8 " : "f16",
+           (long long)count, POSITIONS, is_chunk ? "one sequence" : "each its own",
            4.0 * (double)count * HEADS * WIDTH * POSITIONS / seconds * 1e-9);
+    free(blocks);
     free(sequence);
     free(position);
     free(out);
     free(q);
-    free(cache);
+    free(kv.base);
 }
 
 int main(int argc, char **argv)
@@ -104,7 +125,10 @@ int main(int argc, char **argv)
         double peak = peak_measure_operations(mix, omp_get_max_threads()) * 1e-12;
         printf("peak (%s), %d threads: %.4f TOPS\n", mix->name, omp_get_max_threads(), peak);
         bench_matmul(kernels, count, rows, cols, peak);
-        bench_attention(kernels, count);
+        for (int is_chunk = 0; is_chunk <= 1; is_chunk++) {
+            bench_attention(kernels, count, NJ_KV_F16, is_chunk);
+            bench_attention(kernels, count, NJ_KV_Q8, is_chunk);
+        }
     }
     return 0;
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "kernels/elementary.h"
+#include "kernels/kv_block.h"
 #include "tests/kernels/kernel_test.h"
 
 enum { BLOCK = NJ_KV_BLOCK_TOKENS };
@@ -65,8 +66,7 @@ static void make_scene(struct nj_test_random *random, struct scene *scene)
 {
     make_batch(random, scene);
     int64_t count = scene->batch.count;
-    size_t element = scene->type == NJ_KV_F32 ? 4 : 2;
-    scene->block_stride_bytes = (int64_t)((size_t)scene->kv_heads * 2 * (size_t)scene->width * BLOCK * element) + 128;
+    scene->block_stride_bytes = scene->kv_heads * kv_head_bytes(scene->type, scene->width) + 128;
     scene->cache_bytes = (size_t)scene->all_blocks * (size_t)scene->block_stride_bytes;
     scene->q = test_random_floats(random, count * scene->heads * scene->width, -2.0f, 2.0f);
     scene->k = test_random_floats(random, count * scene->kv_heads * scene->width, -2.0f, 2.0f);
@@ -87,7 +87,8 @@ static void free_scene(struct scene *scene)
     free(scene->sin);
 }
 
-/* A cache full of NaN (0xffff as half, 0xffffffff as float): what was never written must not matter. */
+/* A cache full of NaN (0xffff as half, 0xffffffff as float, also as a scale): what was never written must not matter.
+ */
 static void *make_cache(const struct scene *scene)
 {
     void *cache = test_allocate(scene->cache_bytes);
@@ -147,9 +148,28 @@ static void free_outcome(struct outcome *outcome)
     free(outcome->cache);
 }
 
-/* Equal bits, or both NaN (whose bits the contract leaves open). */
-static void assert_same_cache(const struct scene *scene, const void *got, const void *expected, const char *what)
+static void assert_same_q8_cache(const struct scene *scene, char *got, char *expected, const char *what)
 {
+    int64_t keys = kv_q8_quads(scene->width) * NJ_KV_QUAD * BLOCK, values = scene->width * BLOCK;
+    for (int64_t block = 0; block < scene->all_blocks; block++) {
+        for (int64_t head = 0; head < scene->kv_heads; head++) {
+            struct nj_kv_q8_head a = kv_q8_head(got + block * scene->block_stride_bytes, scene->width, head);
+            struct nj_kv_q8_head b = kv_q8_head(expected + block * scene->block_stride_bytes, scene->width, head);
+            if (memcmp(a.keys, b.keys, (size_t)keys) != 0 || memcmp(a.values, b.values, (size_t)values) != 0)
+                fail_msg("%s: bytes of head %d in block %d differ", what, (int)head, (int)block);
+            assert_same_floats(a.key_scales, b.key_scales, kv_q8_groups(scene->width) * BLOCK, what);
+            assert_same_floats(a.value_scales, b.value_scales, BLOCK, what);
+        }
+    }
+}
+
+/* Equal bits, or both NaN (whose bits the contract leaves open). */
+static void assert_same_cache(const struct scene *scene, void *got, void *expected, const char *what)
+{
+    if (scene->type == NJ_KV_Q8) {
+        assert_same_q8_cache(scene, got, expected, what);
+        return;
+    }
     if (scene->type == NJ_KV_F32) {
         assert_same_floats(got, expected, (int64_t)(scene->cache_bytes / sizeof(float)), what);
         return;
@@ -166,8 +186,8 @@ static void check_variant(const struct nj_cpu_kernels *kernels, int threads, voi
     const struct scene *scene = expected->scene;
     struct outcome got = make_outcome(scene, kernels, threads);
     char what[128];
-    snprintf(what, sizeof what, "%s, %d threads, %d/%d heads of %d", kernels->name, threads, scene->heads,
-             scene->kv_heads, scene->width);
+    snprintf(what, sizeof what, "%s, %d threads, KV type %d, %d/%d heads of %d", kernels->name, threads,
+             (int)scene->type, scene->heads, scene->kv_heads, scene->width);
     int64_t floats = scene->batch.count * scene->heads * scene->width;
     assert_same_floats(got.q, expected->q, floats, what);
     assert_same_cache(scene, got.cache, expected->cache, what);
@@ -189,26 +209,30 @@ static void compare_scene(struct nj_test_random *random, struct scene scene)
 static void every_shape(void **state)
 {
     (void)state;
-    static const int32_t widths[] = {32, 64, 80, 128, 24, 20};
+    static const int32_t widths[] = {32, 64, 80, 96, 128, 24, 104, 20, 2};
     static const int32_t ratios[][2] = {{4, 4}, {6, 2}, {8, 2}, {7, 1}, {5, 1}, {1, 1}};
     struct nj_test_random random = {1};
     for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++)
         for (size_t r = 0; r < sizeof ratios / sizeof ratios[0]; r++)
-            compare_scene(&random, (struct scene){.heads = ratios[r][0],
-                                                  .kv_heads = ratios[r][1],
-                                                  .width = widths[w],
-                                                  .half = widths[w] / 2,
-                                                  .kind = r % 2 != 0 ? NJ_ROPE_HALVES : NJ_ROPE_ADJACENT,
-                                                  .positions = 70,
-                                                  .sequences = 1});
+            for (int type = NJ_KV_F16; type <= NJ_KV_Q8; type++)
+                compare_scene(&random, (struct scene){.heads = ratios[r][0],
+                                                      .kv_heads = ratios[r][1],
+                                                      .width = widths[w],
+                                                      .half = widths[w] / 2,
+                                                      .kind = r % 2 != 0 ? NJ_ROPE_HALVES : NJ_ROPE_ADJACENT,
+                                                      .type = (enum nj_kv_type)type,
+                                                      .positions = 70,
+                                                      .sequences = 1});
 }
 
 static void every_position(void **state)
 {
     (void)state;
     struct nj_test_random random = {2};
-    compare_scene(&random,
-                  (struct scene){.heads = 9, .kv_heads = 3, .width = 64, .half = 32, .positions = 201, .sequences = 2});
+    struct scene scene = {.heads = 9, .kv_heads = 3, .width = 64, .half = 32, .positions = 201, .sequences = 2};
+    compare_scene(&random, scene);
+    scene.type = NJ_KV_Q8;
+    compare_scene(&random, scene);
 }
 
 static void partial_rotation(void **state)
@@ -223,6 +247,7 @@ static void partial_rotation(void **state)
                                                   .width = 64,
                                                   .half = halves[i],
                                                   .kind = (enum nj_rope_kind)kind,
+                                                  .type = i % 2 != 0 ? NJ_KV_Q8 : NJ_KV_F16,
                                                   .positions = 5,
                                                   .sequences = 3});
 }
@@ -251,39 +276,106 @@ static double cached(const struct scene *scene, const void *cache, int64_t posit
                      int is_value)
 {
     int32_t block = scene->batch.blocks[position / BLOCK]; /* sequence 0 */
+    int64_t slot = position % BLOCK;
+    char *base = (char *)cache + block * scene->block_stride_bytes;
+    if (scene->type == NJ_KV_Q8) {
+        struct nj_kv_q8_head head = kv_q8_head(base, scene->width, kv_head);
+        if (is_value)
+            return (double)head.value_scales[slot] * head.values[kv_q8_value_index(scene->width, d, slot)];
+        return (double)head.key_scales[d / NJ_GROUP_COLS * BLOCK + slot] * head.keys[kv_q8_key_index(d, slot)];
+    }
     int64_t index = (kv_head * 2 + is_value) * scene->width * BLOCK;
-    index += is_value ? position % BLOCK * scene->width + d : d * BLOCK + position % BLOCK;
-    const char *base = (const char *)cache + block * scene->block_stride_bytes;
+    index += is_value ? slot * scene->width + d : d * BLOCK + slot;
     if (scene->type == NJ_KV_F32)
         return (double)((const float *)base)[index];
     return (double)elementary_float_from_half(((const uint16_t *)base)[index]);
 }
 
-static void check_rotated_keys(const struct scene *scene, const void *cache)
+/* The Walsh-Hadamard transform from its definition: element i is the sum of +-x[j], minus where i and j, counted
+ * from the block's start, have an odd number of ones in common, over the root of the block's width. */
+static void transform_exactly(double *x, int64_t width)
 {
+    int64_t block = 1;
+    while (width % (2 * block) == 0)
+        block *= 2;
+    double transformed[512];
+    for (int64_t i = 0; i < width; i++) {
+        transformed[i] = 0;
+        for (int64_t j = i / block * block; j < i / block * block + block; j++)
+            transformed[i] += __builtin_parity((unsigned)(i & j & (block - 1))) ? -x[j] : x[j];
+        transformed[i] /= sqrt((double)block);
+    }
+    memcpy(x, transformed, (size_t)width * sizeof *x);
+}
+
+/* What a key or query head of token t is after rotation and, for q8, the transform. */
+static void rotate_exactly(const struct scene *scene, int64_t t, const float *head, double *out)
+{
+    for (int64_t d = 0; d < scene->width; d++)
+        out[d] = (double)head[d];
+    for (int64_t i = 0; i < scene->half; i++) {
+        int64_t a = scene->kind == NJ_ROPE_ADJACENT ? 2 * i : i;
+        int64_t b = scene->kind == NJ_ROPE_ADJACENT ? 2 * i + 1 : i + scene->half;
+        double c = (double)scene->cos[t * scene->half + i], s = (double)scene->sin[t * scene->half + i];
+        out[a] = (double)head[a] * c - (double)head[b] * s;
+        out[b] = (double)head[a] * s + (double)head[b] * c;
+    }
+    if (scene->type == NJ_KV_Q8)
+        transform_exactly(out, scene->width);
+}
+
+/* The largest magnitude among 32 elements, over 254: half of what int8 can tell apart. */
+static double half_step(const double *head, int64_t width, int64_t d)
+{
+    int64_t first = d / NJ_GROUP_COLS * NJ_GROUP_COLS;
+    double largest = 0;
+    for (int64_t i = first; i < width && i < first + NJ_GROUP_COLS; i++)
+        largest = fmax(largest, fabs(head[i]));
+    return largest / 254;
+}
+
+static void check_rotated_heads(const struct scene *scene, const struct outcome *outcome)
+{
+    double exact[512];
     for (int32_t position = 0; position < scene->positions; position++) {
         int64_t t = find_token(scene, position);
-        for (int64_t i = 0; i < scene->half; i++) {
-            int64_t a = scene->kind == NJ_ROPE_ADJACENT ? 2 * i : i;
-            int64_t b = scene->kind == NJ_ROPE_ADJACENT ? 2 * i + 1 : i + scene->half;
-            const float *key = scene->k + t * scene->kv_heads * scene->width; /* KV head 0 */
-            double c = (double)scene->cos[t * scene->half + i], s = (double)scene->sin[t * scene->half + i];
-            double bound = scene->type == NJ_KV_F32 ? 1e-6 : 2e-3;
-            assert_true(fabs(cached(scene, cache, position, 0, a, 0) - (key[a] * c - key[b] * s)) <= bound);
-            assert_true(fabs(cached(scene, cache, position, 0, b, 0) - (key[a] * s + key[b] * c)) <= bound);
+        rotate_exactly(scene, t, scene->q + t * scene->heads * scene->width, exact); /* query head 0 */
+        for (int64_t d = 0; d < scene->width; d++)
+            assert_true(fabs((double)outcome->q[t * scene->heads * scene->width + d] - exact[d]) <= 3e-6);
+        rotate_exactly(scene, t, scene->k + t * scene->kv_heads * scene->width, exact); /* KV head 0 */
+        for (int64_t d = 0; d < scene->width; d++) {
+            double bound = scene->type == NJ_KV_F32   ? 1e-6
+                           : scene->type == NJ_KV_F16 ? 2e-3
+                                                      : half_step(exact, scene->width, d) + 1e-5;
+            assert_true(fabs(cached(scene, outcome->cache, position, 0, d, 0) - exact[d]) <= bound);
         }
     }
+}
+
+/* The query as attention reads it: in int8 for q8. */
+static void read_query(const struct scene *scene, const float *q, double *out)
+{
+    for (int64_t d = 0; d < scene->width; d++)
+        out[d] = (double)q[d];
+    if (scene->type != NJ_KV_Q8)
+        return;
+    double step[512];
+    for (int64_t d = 0; d < scene->width; d++)
+        step[d] = 2 * half_step(out, scene->width, d);
+    for (int64_t d = 0; d < scene->width; d++)
+        out[d] = step[d] * rint(out[d] / step[d]);
 }
 
 static void check_attention(const struct scene *scene, const struct outcome *outcome, int32_t position, int32_t head)
 {
     int64_t kv_head = head / (scene->heads / scene->kv_heads);
     int64_t row = (find_token(scene, position) * scene->heads + head) * scene->width;
-    double weight[512], largest = -1e300, total = 0;
+    double query[512], weight[512], largest = -1e300, total = 0;
+    read_query(scene, outcome->q + row, query);
     for (int64_t j = 0; j <= position; j++) {
         weight[j] = 0;
         for (int64_t d = 0; d < scene->width; d++)
-            weight[j] += (double)outcome->q[row + d] * cached(scene, outcome->cache, j, kv_head, d, 0);
+            weight[j] += query[d] * cached(scene, outcome->cache, j, kv_head, d, 0);
         weight[j] /= sqrt(scene->width);
         largest = weight[j] > largest ? weight[j] : largest;
     }
@@ -293,18 +385,20 @@ static void check_attention(const struct scene *scene, const struct outcome *out
         double exact = 0;
         for (int64_t j = 0; j <= position; j++)
             exact += weight[j] / total * cached(scene, outcome->cache, j, kv_head, d, 1);
-        assert_true(fabs((double)outcome->out[row + d] - exact) <= 1e-5);
+        double bound = scene->type == NJ_KV_Q8 ? 2e-4 : 1e-5; /* weights of 15 bits */
+        assert_true(fabs((double)outcome->out[row + d] - exact) <= bound);
     }
 }
 
 static void reference_is_accurate(void **state)
 {
     (void)state;
+    static const int32_t widths[] = {[NJ_KV_F16] = 32, [NJ_KV_Q8] = 80, [NJ_KV_F32] = 32};
     struct nj_test_random random = {5};
     for (int type = NJ_KV_F16; type <= NJ_KV_F32; type++) {
         struct scene scene = {.heads = 6,
                               .kv_heads = 2,
-                              .width = 32,
+                              .width = widths[type],
                               .half = 16,
                               .kind = type == NJ_KV_F16 ? NJ_ROPE_ADJACENT : NJ_ROPE_HALVES,
                               .type = (enum nj_kv_type)type,
@@ -312,7 +406,7 @@ static void reference_is_accurate(void **state)
                               .sequences = 2};
         make_scene(&random, &scene);
         struct outcome outcome = make_outcome(&scene, test_reference(), 1);
-        check_rotated_keys(&scene, outcome.cache);
+        check_rotated_heads(&scene, &outcome);
         for (int32_t position = 0; position <= 200; position += position < 5 || position > 60 ? 7 : 1)
             for (int32_t head = 0; head < scene.heads; head++)
                 check_attention(&scene, &outcome, position, head);
@@ -321,15 +415,16 @@ static void reference_is_accurate(void **state)
     }
 }
 
-/* A NaN or an infinity spoils its own head and the tokens that see it, nothing else, in every table. */
-static void poisoned_inputs(void **state)
+/* A NaN or an infinity spoils its own head and the tokens that see it, nothing else, in every table. One value has a
+ * dimension of its own in f16 and a scale in common with its head in q8. */
+static void check_poison(enum nj_kv_type type)
 {
-    (void)state;
     enum { WIDTH = 32, HEADS = 4, KV_HEADS = 2, POSITIONS = 140, BAD = 70 };
     struct nj_test_random random = {6};
     struct scene scene = {.heads = HEADS,
                           .kv_heads = KV_HEADS,
                           .width = WIDTH,
+                          .type = type,
                           .half = WIDTH / 2,
                           .positions = POSITIONS,
                           .sequences = 1};
@@ -344,7 +439,7 @@ static void poisoned_inputs(void **state)
         for (int head = 0; head < HEADS; head++) {
             for (int d = 0; d < WIDTH; d++) {
                 float got = expected.out[(t * HEADS + head) * WIDTH + d];
-                int sees_value = head < 2 && d == 3 && position >= BAD;
+                int sees_value = head < 2 && (d == 3 || type == NJ_KV_Q8) && position >= BAD;
                 int own_query = (position == 100 && head == 3) || (position == 101 && head == 2);
                 int sees_key = head >= 2 && position >= 120;
                 if (isfinite(got) == (sees_value || own_query || sees_key))
@@ -359,13 +454,20 @@ static void poisoned_inputs(void **state)
     free_scene(&scene);
 }
 
-/* Huge scores: the softmax saturates without overflow, also across blocks. Most values are zero, so that a
- * probability that should be exactly zero shows if it is not. */
-static void large_scores(void **state)
+static void poisoned_inputs(void **state)
 {
     (void)state;
+    check_poison(NJ_KV_F16);
+    check_poison(NJ_KV_Q8);
+}
+
+/* Huge scores: the softmax saturates without overflow, also across blocks. Most values are zero, so that a
+ * probability that should be exactly zero shows if it is not. */
+static void check_large_scores(enum nj_kv_type type)
+{
     struct nj_test_random random = {7};
-    struct scene scene = {.heads = 2, .kv_heads = 1, .width = 32, .half = 16, .positions = 150, .sequences = 1};
+    struct scene scene = {
+        .heads = 2, .kv_heads = 1, .width = 32, .type = type, .half = 16, .positions = 150, .sequences = 1};
     make_scene(&random, &scene);
     for (int64_t i = 0; i < scene.batch.count * scene.heads * scene.width; i++)
         scene.q[i] *= 1000.0f;
@@ -375,6 +477,68 @@ static void large_scores(void **state)
     struct outcome expected = make_outcome(&scene, test_reference(), 1);
     for (int64_t i = 0; i < scene.batch.count * scene.heads * scene.width; i++)
         assert_true(fabsf(expected.out[i]) <= 2.001f);
+    test_each_variant(check_variant, &expected);
+    free_outcome(&expected);
+    free_scene(&scene);
+}
+
+static void large_scores(void **state)
+{
+    (void)state;
+    check_large_scores(NJ_KV_F16);
+    check_large_scores(NJ_KV_Q8);
+}
+
+/* Floats of any bits in one head in five, numbers of very different size in the others. */
+static void make_wild(struct nj_test_random *random, float *heads, int64_t count, int64_t width)
+{
+    for (int64_t head = 0; head < count; head++) {
+        int any = random_below(random, 5) == 0;
+        float size = ldexpf(1.0f, (int)random_below(random, 40) - 35);
+        for (int64_t d = 0; d < width; d++)
+            heads[head * width + d] = any ? random_any_float(random) : size * random_uniform(random, -1.0f, 1.0f);
+        if (random_below(random, 10) == 0)
+            memset(heads + head * width, 0, (size_t)width * sizeof *heads);
+    }
+}
+
+static void wild_numbers(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {8};
+    for (int i = 0; i < 40; i++) {
+        struct scene scene = {.heads = 6,
+                              .kv_heads = 2,
+                              .width = i % 4 < 2 ? 64 : 48,
+                              .type = i % 2 != 0 ? NJ_KV_Q8 : NJ_KV_F16,
+                              .positions = 1 + random_below(&random, i < 30 ? 6 : 140),
+                              .sequences = 3};
+        scene.half = scene.width / 2;
+        make_scene(&random, &scene);
+        make_wild(&random, scene.q, scene.batch.count * scene.heads, scene.width);
+        make_wild(&random, scene.k, scene.batch.count * scene.kv_heads, scene.width);
+        make_wild(&random, scene.v, scene.batch.count * scene.kv_heads, scene.width);
+        struct outcome expected = make_outcome(&scene, test_reference(), 1);
+        test_each_variant(check_variant, &expected);
+        free_outcome(&expected);
+        free_scene(&scene);
+    }
+}
+
+/* Every value and every weight at its largest: sums of 64 * 32,767 * 127 fit their integers. */
+static void largest_sums(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {9};
+    struct scene scene = {
+        .heads = 4, .kv_heads = 1, .width = 64, .type = NJ_KV_Q8, .half = 32, .positions = 130, .sequences = 1};
+    make_scene(&random, &scene);
+    memset(scene.q, 0, (size_t)(scene.batch.count * scene.heads * scene.width) * sizeof *scene.q);
+    for (int64_t i = 0; i < scene.batch.count * scene.kv_heads * scene.width; i++)
+        scene.v[i] = i % 2 != 0 ? 1.5f : -1.5f;
+    struct outcome expected = make_outcome(&scene, test_reference(), 1);
+    for (int64_t i = 0; i < scene.batch.count * scene.heads * scene.width; i++)
+        assert_true(fabsf(expected.out[i] - (i % 2 != 0 ? 1.5f : -1.5f)) <= 1e-6f);
     test_each_variant(check_variant, &expected);
     free_outcome(&expected);
     free_scene(&scene);
@@ -428,9 +592,10 @@ static void rotation_angles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape),  cmocka_unit_test(every_position),        cmocka_unit_test(partial_rotation),
-        cmocka_unit_test(float_cache),  cmocka_unit_test(reference_is_accurate), cmocka_unit_test(poisoned_inputs),
-        cmocka_unit_test(large_scores), cmocka_unit_test(rotation_angles),
+        cmocka_unit_test(every_shape),     cmocka_unit_test(every_position),        cmocka_unit_test(partial_rotation),
+        cmocka_unit_test(float_cache),     cmocka_unit_test(reference_is_accurate), cmocka_unit_test(poisoned_inputs),
+        cmocka_unit_test(large_scores),    cmocka_unit_test(wild_numbers),          cmocka_unit_test(largest_sums),
+        cmocka_unit_test(rotation_angles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

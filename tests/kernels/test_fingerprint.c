@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "kernels/elementary.h"
+#include "kernels/kv_block.h"
 #include "tests/kernels/kernel_test.h"
 
 static uint64_t hash_bytes(const void *bytes, size_t count)
@@ -105,17 +106,18 @@ static void logit_bits(void **state)
 }
 
 /* One sequence of 150 positions through angles, rotation, cache and attention. */
-static void attention_bits(void **state)
+static void check_attention(enum nj_kv_type type, uint64_t cache_hash, uint64_t out_hash)
 {
-    (void)state;
     enum { POSITIONS = 150, BLOCKS = 3, WIDTH = 32, HEADS = 4, KV_HEADS = 2, HALF = WIDTH / 2 };
-    enum { BLOCK_HALVES = KV_HEADS * 2 * WIDTH * NJ_KV_BLOCK_TOKENS };
+    const int64_t block_bytes = KV_HEADS * kv_head_bytes(type, WIDTH);
+    const size_t cache_bytes = BLOCKS * (size_t)block_bytes;
     struct nj_test_random random = {4};
     static int32_t position[POSITIONS], sequence[POSITIONS];
     static const int32_t blocks[BLOCKS] = {2, 0, 1};
     static double frequency[HALF];
     static float cosines[POSITIONS * HALF], sines[POSITIONS * HALF], out[POSITIONS * HEADS * WIDTH];
-    static uint16_t cache[BLOCKS * BLOCK_HALVES];
+    char *cache = test_allocate(cache_bytes);
+    memset(cache, 0, cache_bytes);
     for (int i = 0; i < POSITIONS; i++)
         position[i] = i;
     for (int i = 0; i < HALF; i++)
@@ -126,7 +128,7 @@ static void attention_bits(void **state)
     struct nj_token_batch batch = {
         .count = POSITIONS, .position = position, .sequence = sequence, .blocks = blocks, .blocks_stride = BLOCKS};
     struct nj_kv_layer kv = {
-        .base = (char *)cache, .block_stride_bytes = BLOCK_HALVES * 2, .kv_heads = KV_HEADS, .head_width = WIDTH};
+        .type = type, .base = cache, .block_stride_bytes = block_bytes, .kv_heads = KV_HEADS, .head_width = WIDTH};
     union nj_operation_args angles = {.rope_angles = {.position = position,
                                                       .inverse_frequency = frequency,
                                                       .count = POSITIONS,
@@ -148,12 +150,20 @@ static void attention_bits(void **state)
     assert_hash("cosines", cosines, sizeof cosines, 0x26d39a04fb911650u);
     assert_hash("sines", sines, sizeof sines, 0x5bda0914db5a5efau);
     test_run(test_reference(), NJ_OP_ROPE_STORE, &store, 1);
-    assert_hash("cache", cache, sizeof cache, 0x72fb56b1d0102236u);
+    assert_hash("cache", cache, cache_bytes, cache_hash);
     test_run(test_reference(), NJ_OP_ATTENTION, &attention, 1);
-    assert_hash("attention", out, sizeof out, 0x2d226350d00f1cd1u);
+    assert_hash("attention", out, sizeof out, out_hash);
     free(v);
     free(k);
     free(q);
+    free(cache);
+}
+
+static void attention_bits(void **state)
+{
+    (void)state;
+    check_attention(NJ_KV_F16, 0x72fb56b1d0102236u, 0x2d226350d00f1cd1u);
+    check_attention(NJ_KV_Q8, 0xaf4563cc8416111cu, 0xe1eef9d9d3fdf3f1u);
 }
 
 int main(void)

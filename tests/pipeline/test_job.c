@@ -383,6 +383,26 @@ static void test_small_kv_memory(void **state)
     assert_int_equal(fixture->summary.answered, 2);
 }
 
+/* The KV type is a part of what the job is: kept in job.json, and no other one may go on with it. */
+static void test_kv_type_belongs_to_the_job(void **state)
+{
+    struct job_fixture *fixture = *state;
+    job_fixture_write(fixture, "{\"id\":\"a\",\"prompt\":\"x\",\"max_tokens\":1}\n");
+    fixture->options.kv_type = "q4";
+    assert_int_equal(job_fixture_run(fixture), NJ_BAD_DATA);
+    assert_non_null(strstr(fixture->error.message, "f16 or q8"));
+    assert_int_not_equal(access(fixture->output, F_OK), 0);
+    fixture->options.kv_type = "q8";
+    assert_int_equal(job_fixture_run(fixture), 0);
+    struct nj_job_options *options = job_options_read(fixture->output, &fixture->error);
+    assert_non_null(options);
+    assert_string_equal(options->kv_type, "q8");
+    job_options_free(options);
+    fixture->options.kv_type = NULL;
+    assert_int_equal(job_fixture_run(fixture), NJ_BAD_DATA);
+    assert_non_null(strstr(fixture->error.message, "the KV type was q8, now f16"));
+}
+
 static void test_unknown_kernels(void **state)
 {
     struct job_fixture *fixture = *state;
@@ -429,6 +449,7 @@ static void test_status_and_options(void **state)
     assert_int_equal(options->threads, 1);
     assert_int_equal(options->token_budget, 8);
     assert_null(options->kernels);
+    assert_string_equal(options->kv_type, "f16");
     assert_string_equal(options->cache_directory, fixture->cache);
     job_options_free(options);
 }
@@ -454,6 +475,7 @@ int main(void)
         TEST(test_all_bad),
         TEST(test_empty_input),
         TEST(test_small_kv_memory),
+        TEST(test_kv_type_belongs_to_the_job),
         TEST(test_more_than_there_is_memory),
         TEST(test_unknown_kernels),
         TEST(test_failures_before_anything_is_made),

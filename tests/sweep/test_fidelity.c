@@ -135,15 +135,21 @@ static double score_windows(const struct nj_score_options *options, double *argm
     return difference;
 }
 
-static void test_quantised_path_is_close(void **state)
+static void check_quantised_path(enum nj_kv_type kv_type)
 {
-    (void)state;
     double argmax_share;
-    print_message("%s, int8 activations, KV f16, all windows:\n", device_name(device));
-    const struct nj_score_options options = {.kv_type = NJ_KV_F16, .token_budget = TOKEN_BUDGET};
+    print_message("%s, int8 activations, KV %s, all windows:\n", device_name(device), kv_type_name(kv_type));
+    const struct nj_score_options options = {.kv_type = kv_type, .token_budget = TOKEN_BUDGET};
     const double difference = score_windows(&options, &argmax_share);
     assert_true(fabs(difference) <= NJ_MOST_NLL_DIFFERENCE);
     assert_true(argmax_share >= NJ_LEAST_ARGMAX_SHARE);
+}
+
+static void test_quantised_path_is_close(void **state)
+{
+    (void)state;
+    check_quantised_path(NJ_KV_F16);
+    check_quantised_path(NJ_KV_Q8);
 }
 
 static void test_float_path_is_very_close(void **state)
@@ -163,13 +169,13 @@ struct agreement {
     int equal, positions;
 };
 
-static void follow_answer(const json_t *answer, struct agreement *agreements, int count)
+static void follow_answer(const json_t *answer, enum nj_kv_type kv_type, struct agreement *agreements, int count)
 {
     struct nj_error error = {0};
     int32_t tokens[512], argmax[512];
     const int32_t prompt = append_integers(json_object_get(answer, "prompt_ids"), tokens, 0);
     const int32_t total = append_integers(json_object_get(answer, "new_ids"), tokens, prompt);
-    const struct nj_score_options options = {.kv_type = NJ_KV_F16, .token_budget = TOKEN_BUDGET};
+    const struct nj_score_options options = {.kv_type = kv_type, .token_budget = TOKEN_BUDGET};
     check(score_tokens(model, device, &options, tokens, total, prompt - 1, NULL, argmax, &error), &error);
     for (int32_t i = 0; i < total - prompt; i++) {
         const double margin = json_number_value(json_array_get(json_object_get(answer, "margin"), (size_t)i));
@@ -181,21 +187,27 @@ static void follow_answer(const json_t *answer, struct agreement *agreements, in
     }
 }
 
-static void test_greedy_answers_agree_where_the_margin_is_clear(void **state)
+static void check_greedy_answers(enum nj_kv_type kv_type)
 {
-    (void)state;
     json_t *answers[LINES_MOST];
     struct agreement agreements[] = {{.margin = 0.5}, {.margin = 0.25}, {.margin = 0.0}};
     const int count = load_lines(NJ_TEST_DATA "/reference/" NJ_MODEL_REFERENCE ".greedy.jsonl", answers);
     for (int i = 0; i < count; i++)
-        follow_answer(answers[i], agreements, 3);
+        follow_answer(answers[i], kv_type, agreements, 3);
     free_lines(answers, count);
     for (int a = 0; a < 3; a++)
-        print_message("  argmax equal in %d of %d positions of margin >= %.2f\n", agreements[a].equal,
-                      agreements[a].positions, agreements[a].margin);
+        print_message("  KV %s: argmax equal in %d of %d positions of margin >= %.2f\n", kv_type_name(kv_type),
+                      agreements[a].equal, agreements[a].positions, agreements[a].margin);
     assert_true(agreements[0].positions > 100);
     assert_int_equal(agreements[0].equal, agreements[0].positions);
     assert_true(agreements[1].equal >= 0.98 * agreements[1].positions);
+}
+
+static void test_greedy_answers_agree_where_the_margin_is_clear(void **state)
+{
+    (void)state;
+    check_greedy_answers(NJ_KV_F16);
+    check_greedy_answers(NJ_KV_Q8);
 }
 
 int main(void)

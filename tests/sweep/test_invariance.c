@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -12,24 +13,32 @@ enum { REQUESTS = 30, LONGEST_PROMPT = 150, MOST_NEW = 50, SEED = 5 };
 
 struct shared {
     struct trial_model opened;
-    struct trial expected;
+    struct trial expected, expected_q8; /* by KV type */
 };
 static struct shared shared;
+
+static void run_expected(struct trial *expected, enum nj_kv_type kv_type)
+{
+    trial_create(expected, shared.opened.model, REQUESTS, LONGEST_PROMPT, MOST_NEW, SEED);
+    struct nj_scheduler_options options = trial_options(expected);
+    options.kv_type = kv_type;
+    trial_run_all(expected, shared.opened.model, "reference", 1, &options);
+}
 
 static int open_shared(void **state)
 {
     (void)state;
     const struct nj_synthetic_shape shape = synthetic_shape_small();
     trial_model_open(&shared.opened, &shape, NULL);
-    trial_create(&shared.expected, shared.opened.model, REQUESTS, LONGEST_PROMPT, MOST_NEW, SEED);
-    const struct nj_scheduler_options options = trial_options(&shared.expected);
-    trial_run_all(&shared.expected, shared.opened.model, "reference", 1, &options);
+    run_expected(&shared.expected, NJ_KV_F16);
+    run_expected(&shared.expected_q8, NJ_KV_Q8);
     return 0;
 }
 
 static int close_shared(void **state)
 {
     (void)state;
+    trial_destroy(&shared.expected_q8);
     trial_destroy(&shared.expected);
     trial_model_close(&shared.opened);
     return 0;
@@ -80,18 +89,19 @@ struct way {
     bool is_reversed;
 };
 
-static struct nj_scheduler_counts run_way(const struct way *way)
+static struct nj_scheduler_counts run_way(const struct way *way, enum nj_kv_type kv_type)
 {
     static struct trial trial;
     trial_create(&trial, shared.opened.model, REQUESTS, LONGEST_PROMPT, MOST_NEW, SEED);
     trial.is_reversed = way->is_reversed;
     struct nj_scheduler_options options = trial_options(&trial);
+    options.kv_type = kv_type;
     options.token_budget = way->token_budget;
     options.most_sequences = way->most_sequences;
     if (way->kv_blocks >= 0)
         options.kv_blocks = way->kv_blocks > 0 ? way->kv_blocks : scheduler_least_blocks(options.longest_sequence);
     trial_run_all(&trial, shared.opened.model, way->kernels, way->threads, &options);
-    trial_assert_same_answers(&shared.expected, &trial);
+    trial_assert_same_answers(kv_type == NJ_KV_Q8 ? &shared.expected_q8 : &shared.expected, &trial);
     trial_destroy(&trial);
     return trial.counts;
 }
@@ -105,8 +115,26 @@ static void test_answers_do_not_depend_on_how_they_are_computed(void **state)
         {NULL, 2, 512, 0, 40, true},  {"reference", 1, 16, 0, 40, false}, {NULL, 1, 100, 9, 5, false},
         {NULL, 2, 4000, -1, 1, true},
     };
+    static const struct way ways_q8[] = {
+        {NULL, 2, 7, -1, 40, false},
+        {NULL, 1, 64, 0, 40, true},
+        {"reference", 2, 512, 6, 40, false},
+        {NULL, 3, 512, -1, 5, false},
+    };
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-        run_way(&ways[i]);
+        run_way(&ways[i], NJ_KV_F16);
+    for (size_t i = 0; i < sizeof ways_q8 / sizeof ways_q8[0]; i++)
+        run_way(&ways_q8[i], NJ_KV_Q8);
+}
+
+/* The KV type is a part of the arithmetic: it shows in the answers. */
+static void test_kv_types_differ(void **state)
+{
+    (void)state;
+    int different = 0;
+    for (int i = 0; i < REQUESTS; i++)
+        different += strcmp(shared.expected.answer[i].text, shared.expected_q8.answer[i].text) != 0;
+    assert_true(different > 0);
 }
 
 /* Short prompts, long answers and little KV memory: sequences outgrow it again and again. Preemption happens, its
@@ -142,9 +170,9 @@ static void test_sequences_share_sweeps(void **state)
 {
     (void)state;
     const struct nj_scheduler_counts alone =
-        run_way(&(struct way){.threads = 1, .token_budget = 512, .kv_blocks = -1, .most_sequences = 1});
-    const struct nj_scheduler_counts together =
-        run_way(&(struct way){.threads = 1, .token_budget = 512, .kv_blocks = -1, .most_sequences = REQUESTS});
+        run_way(&(struct way){.threads = 1, .token_budget = 512, .kv_blocks = -1, .most_sequences = 1}, NJ_KV_F16);
+    const struct nj_scheduler_counts together = run_way(
+        &(struct way){.threads = 1, .token_budget = 512, .kv_blocks = -1, .most_sequences = REQUESTS}, NJ_KV_F16);
     assert_true(together.sweeps * 5 < alone.sweeps);
     assert_int_equal(alone.mixed_sweeps, 0);
 }
@@ -155,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_the_trial_is_worth_comparing),
         cmocka_unit_test(test_counts_add_up),
         cmocka_unit_test(test_answers_do_not_depend_on_how_they_are_computed),
+        cmocka_unit_test(test_kv_types_differ),
         cmocka_unit_test(test_preemption_is_not_seen_in_the_answers),
         cmocka_unit_test(test_sequences_share_sweeps),
     };

@@ -17,10 +17,31 @@ static void test_sizes(void **state)
     (void)state;
     assert_int_equal(kv_block_bytes(&shape, NJ_KV_F16), 3 * 2 * 32 * 64 * 2 * 2);
     assert_int_equal(kv_block_bytes(&shape, NJ_KV_F32), 3 * 2 * 32 * 64 * 2 * 4);
+    /* bytes of keys and values, a scale of each key's 32 dimensions and one of each value */
+    assert_int_equal(kv_block_bytes(&shape, NJ_KV_Q8), 3 * 2 * 64 * (2 * 32 + 4 + 4));
+    const struct nj_hyperparameters odd = {.layers = 1, .kv_heads = 1, .head_width = 70};
+    assert_int_equal(kv_block_bytes(&odd, NJ_KV_Q8), 64 * (72 + 70 + 3 * 4 + 4));
     assert_int_equal(kv_blocks_for_tokens(0), 0);
     assert_int_equal(kv_blocks_for_tokens(1), 1);
     assert_int_equal(kv_blocks_for_tokens(64), 1);
     assert_int_equal(kv_blocks_for_tokens(65), 2);
+}
+
+static void test_types_have_names(void **state)
+{
+    (void)state;
+    enum nj_kv_type type = NJ_KV_F32;
+    assert_int_equal(kv_type_find("f32", &type), -1); /* test-only */
+    assert_int_equal(kv_type_find("", &type), -1);
+    assert_int_equal(type, NJ_KV_F32);
+    assert_int_equal(kv_type_find("q8", &type), 0);
+    assert_int_equal(type, NJ_KV_Q8);
+    assert_string_equal(kv_type_name(type), "q8");
+    assert_int_equal(kv_type_find("f16", &type), 0);
+    assert_int_equal(type, NJ_KV_F16);
+    assert_string_equal(kv_type_name(type), "f16");
+    assert_int_equal(kv_type_find(NULL, &type), 0);
+    assert_int_equal(type, NJ_KV_F16);
 }
 
 static void test_blocks_are_taken_once(void **state)
@@ -47,18 +68,17 @@ static void test_blocks_are_taken_once(void **state)
 }
 
 /* Every layer's part of every block lies inside the pool, and no two overlap. */
-static void test_layers_do_not_overlap(void **state)
+static void check_layers(enum nj_kv_type type)
 {
-    (void)state;
     struct nj_device *device = device_open_cpu(cpu_kernels_find(NULL), 1);
-    struct nj_kv_cache *cache = kv_cache_create(device, &shape, NJ_KV_F16, BLOCKS, NULL);
-    const uint64_t part_bytes = kv_block_bytes(&shape, NJ_KV_F16) / (uint64_t)shape.layers;
-    assert_int_equal(device_bytes(device), BLOCKS * kv_block_bytes(&shape, NJ_KV_F16));
+    struct nj_kv_cache *cache = kv_cache_create(device, &shape, type, BLOCKS, NULL);
+    const uint64_t part_bytes = kv_block_bytes(&shape, type) / (uint64_t)shape.layers;
+    assert_int_equal(device_bytes(device), BLOCKS * kv_block_bytes(&shape, type));
     char *first = kv_cache_layer(cache, 0).base;
     uint8_t *owned = calloc(BLOCKS * (size_t)shape.layers, 1);
     for (int layer = 0; layer < shape.layers; layer++) {
         const struct nj_kv_layer kv = kv_cache_layer(cache, layer);
-        assert_int_equal(kv.type, NJ_KV_F16);
+        assert_int_equal(kv.type, type);
         assert_int_equal(kv.kv_heads, shape.kv_heads);
         assert_int_equal(kv.head_width, shape.head_width);
         for (int block = 0; block < BLOCKS; block++) {
@@ -71,6 +91,13 @@ static void test_layers_do_not_overlap(void **state)
     free(owned);
     kv_cache_destroy(cache);
     device_close(device);
+}
+
+static void test_layers_do_not_overlap(void **state)
+{
+    (void)state;
+    check_layers(NJ_KV_F16);
+    check_layers(NJ_KV_Q8);
 }
 
 static void test_impossible_pools_are_refused(void **state)
@@ -89,6 +116,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_types_have_names),
         cmocka_unit_test(test_blocks_are_taken_once),
         cmocka_unit_test(test_layers_do_not_overlap),
         cmocka_unit_test(test_impossible_pools_are_refused),

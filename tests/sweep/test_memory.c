@@ -105,6 +105,8 @@ static void test_bytes_are_as_promised(void **state)
     check_bytes(options);
     options.kv_type = NJ_KV_F32;
     check_bytes(options);
+    options.kv_type = NJ_KV_Q8;
+    check_bytes(options);
     options.token_budget = 1000;
     options.most_sequences = 3;
     options.kv_blocks = 200;

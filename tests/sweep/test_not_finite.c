@@ -29,9 +29,8 @@ static void end_prompt_with(struct trial_request *request, int32_t token)
     request->prompt[request->prompt_count - 1] = token;
 }
 
-static void test_only_the_sequence_fails(void **state)
+static void check_only_the_sequence_fails(enum nj_kv_type kv_type)
 {
-    (void)state;
     static struct trial good, bad;
     struct trial_model opened;
     open_fatal_model(&opened);
@@ -39,7 +38,8 @@ static void test_only_the_sequence_fails(void **state)
     trial_create(&bad, opened.model, REQUESTS, 90, 30, SEED);
     end_prompt_with(&bad.request[3], FATAL_TOKEN);
     end_prompt_with(&bad.request[8], FATAL_TOKEN);
-    const struct nj_scheduler_options options = trial_options(&good);
+    struct nj_scheduler_options options = trial_options(&good);
+    options.kv_type = kv_type;
     trial_run_all(&good, opened.model, NULL, 1, &options);
     trial_run_all(&bad, opened.model, NULL, 2, &options);
     for (int i = 0; i < REQUESTS; i++) {
@@ -54,6 +54,13 @@ static void test_only_the_sequence_fails(void **state)
     trial_destroy(&bad);
     trial_destroy(&good);
     trial_model_close(&opened);
+}
+
+static void test_only_the_sequence_fails(void **state)
+{
+    (void)state;
+    check_only_the_sequence_fails(NJ_KV_F16);
+    check_only_the_sequence_fails(NJ_KV_Q8);
 }
 
 static void test_scoring_says_where(void **state)

@@ -91,14 +91,14 @@ static void test_float_path_is_the_textbook(void **state)
 
 /* The quantised path gives the same bits however the tokens are cut into sweeps, whichever kernels compute them
  * and from whichever position scores are asked. */
-static void check_chunks(const struct nj_synthetic_shape *shape)
+static void check_chunks(const struct nj_synthetic_shape *shape, enum nj_kv_type kv_type)
 {
     struct trial_model opened;
     trial_model_open(&opened, shape, NULL);
     int32_t tokens[TOKENS], expected_argmax[TOKENS - 1], argmax[TOKENS - 1];
     double expected[TOKENS - 1], logprob[TOKENS - 1];
     random_tokens(opened.model, tokens, 77);
-    struct nj_score_options options = {.kv_type = NJ_KV_F16, .token_budget = TOKENS};
+    struct nj_score_options options = {.kv_type = kv_type, .token_budget = TOKENS};
     score(opened.model, "reference", &options, tokens, 0, expected, expected_argmax);
 
     static const int32_t budgets[] = {1, 7, 64, 65, 512};
@@ -119,14 +119,15 @@ static void test_scores_do_not_depend_on_chunks(void **state)
 {
     (void)state;
     struct nj_synthetic_shape shape = synthetic_shape_small();
-    check_chunks(&shape);
+    check_chunks(&shape, NJ_KV_F16);
+    check_chunks(&shape, NJ_KV_Q8);
     shape.architecture = "qwen2";
-    check_chunks(&shape);
+    check_chunks(&shape, NJ_KV_F16);
     shape.width = 256;
     shape.feed_forward = 1280;
     shape.type = "q4_k";
     shape.embedding_type = "q6_k";
-    check_chunks(&shape);
+    check_chunks(&shape, NJ_KV_Q8);
 }
 
 static void test_bad_arguments_are_refused(void **state)
