@@ -133,6 +133,9 @@ static void job_tell_end(struct nj_context *context, const struct nj_job_run *ru
                  summary->answered, summary->requests, summary->failed);
     console_note(console, "this run  %" PRIu64 " answered in %s: %" PRIu64 " prompt and %" PRIu64 " new tokens",
                  summary->computed_now, duration, summary->prompt_tokens, summary->new_tokens);
+    if (summary->shared_tokens > 0)
+        console_note(console, "shared    %" PRIu64 " of %" PRIu64 " prompt tokens came from prefixes computed once",
+                     summary->shared_tokens, summary->prefill_tokens + summary->shared_tokens);
     console_note(console, "answers   %s/results.jsonl", run->output_directory);
     if (summary->failed > 0)
         console_note(console, "failures  %s/errors.jsonl", run->output_directory);

@@ -91,16 +91,16 @@ static void rates_of(const struct nj_estimate *estimate, double seconds, double 
 static double begun_work(const struct nj_estimate *estimate)
 {
     double new_tokens = (double)estimate->computed_new_tokens + (double)estimate->restored_new_tokens;
-    double begun = work_of((double)estimate->computed_prompt_tokens, new_tokens) -
+    double begun = work_of((double)estimate->read_prompt_tokens, new_tokens) -
                    work_of((double)estimate->run_prompt_tokens, (double)estimate->run_new_tokens);
     return fmax(begun, 0);
 }
 
 struct nj_prediction estimate_update(struct nj_estimate *estimate, double seconds, uint64_t computed_prompt_tokens,
-                                     uint64_t computed_new_tokens)
+                                     uint64_t shared_prompt_tokens, uint64_t computed_new_tokens)
 {
     struct nj_prediction out = {.least_left_seconds = -1, .most_left_seconds = -1};
-    estimate->computed_prompt_tokens = computed_prompt_tokens;
+    estimate->read_prompt_tokens = computed_prompt_tokens + shared_prompt_tokens;
     estimate->computed_new_tokens = computed_new_tokens;
     double done = work_of((double)estimate->done_prompt_tokens, (double)estimate->done_new_tokens);
     double ratio = ratio_of(estimate), begun = begun_work(estimate), left = left_at(estimate, ratio);
@@ -110,7 +110,7 @@ struct nj_prediction estimate_update(struct nj_estimate *estimate, double second
     estimate->fraction = fmax(estimate->fraction, fraction);
     out.work_done = estimate->fraction * out.work_total;
 
-    double work = work_of((double)computed_prompt_tokens, (double)computed_new_tokens);
+    double work = work_of((double)estimate->read_prompt_tokens, (double)computed_new_tokens);
     double tokens = (double)computed_prompt_tokens + (double)computed_new_tokens, rate;
     rates_of(estimate, seconds, work, tokens, &rate, &out.tokens_per_second);
     add_sample(estimate, seconds, work, tokens);

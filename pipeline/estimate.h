@@ -16,7 +16,7 @@ struct nj_estimate {
     uint64_t done_count;
     /* Of those, what was finished in this run, and what this run has computed. */
     uint64_t run_prompt_tokens, run_new_tokens;
-    uint64_t computed_prompt_tokens, computed_new_tokens;
+    uint64_t read_prompt_tokens /* computed or shared */, computed_new_tokens;
     uint64_t restored_new_tokens; /* from the checkpoint, of requests that had no record when the run began */
     double fraction;              /* the largest so far */
     struct {
@@ -41,8 +41,9 @@ void estimate_take_back(struct nj_estimate *estimate, uint32_t prompt_tokens, ui
 /* A request in flight of an earlier run, which goes on behind these tokens. */
 void estimate_add_restored(struct nj_estimate *estimate, uint32_t new_tokens);
 
-/* What has been computed in this run at `seconds` since its start; then the prediction. */
+/* What has been computed in this run at `seconds` since its start; then the prediction. Prompt tokens that are shared
+ * instead of computed are work done, as those to come will be in part; the speed in tokens leaves them out. */
 struct nj_prediction estimate_update(struct nj_estimate *estimate, double seconds, uint64_t computed_prompt_tokens,
-                                     uint64_t computed_new_tokens);
+                                     uint64_t shared_prompt_tokens, uint64_t computed_new_tokens);
 
 #endif

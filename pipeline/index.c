@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 enum { CHUNK_ENTRIES = 4096, FIRST_TABLE_SLOTS = 1024 };
-static const uint32_t MOST_ENTRIES = UINT32_MAX - 1;
 
 /* Entries live in chunks, so that growing neither copies nor leaves half the memory unused. The table holds
  * position + 1 in open addressing; growing frees the old one first, since the entries have all that is needed to fill
@@ -102,8 +101,8 @@ static int set_slots(struct nj_index *index, uint64_t slots, struct nj_error *er
 
 int index_reserve(struct nj_index *index, uint64_t count, struct nj_error *error)
 {
-    if (count > MOST_ENTRIES)
-        return error_set(error, NJ_BAD_DATA, "more than %u requests: split the job", MOST_ENTRIES);
+    if (count > NJ_INDEX_ENTRIES_MOST)
+        return error_set(error, NJ_BAD_DATA, "more than %d requests: split the job", NJ_INDEX_ENTRIES_MOST);
     uint64_t slots = count + count / 8 * 7 + FIRST_TABLE_SLOTS;
     return slots > index->slots ? set_slots(index, slots, error) : 0;
 }
@@ -127,8 +126,8 @@ static int add_chunk(struct nj_index *index, struct nj_error *error)
 
 int index_add(struct nj_index *index, const struct nj_index_entry *entry, struct nj_error *error)
 {
-    if (index->count == MOST_ENTRIES)
-        return error_set(error, NJ_BAD_DATA, "more than %u requests: split the job", MOST_ENTRIES);
+    if (index->count == NJ_INDEX_ENTRIES_MOST)
+        return error_set(error, NJ_BAD_DATA, "more than %d requests: split the job", NJ_INDEX_ENTRIES_MOST);
     if ((uint64_t)(index->count + 1) * 4 > index->slots * 3 &&
         set_slots(index, index->slots + index->slots / 32 * 15, error) != 0)
         return -1;

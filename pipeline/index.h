@@ -1,6 +1,7 @@
 /* The index: what stays in memory of each request while a job runs. Every record of the input has an entry, bad
  * lines too, in input order. An entry takes 40 bytes and its place in the hash table less than 8; the table is
- * dropped before the order of work (4 bytes each) is made, so that at most 48 bytes per request are held. */
+ * dropped before the order of work (4 bytes each, and 4 more while it is made) is, so that at most 48 bytes per
+ * request are held. */
 #ifndef NJ_PIPELINE_INDEX_H
 #define NJ_PIPELINE_INDEX_H
 
@@ -49,7 +50,7 @@ static inline uint32_t index_entry_samples(const struct nj_index_entry *entry)
 /* false: the numbers are beyond what an entry holds (16 TiB, 64 Gi lines). */
 bool index_entry_set_place(struct nj_index_entry *entry, uint32_t file, uint64_t line, uint64_t offset, size_t length);
 
-enum { NJ_INDEX_NONE = -1 };
+enum { NJ_INDEX_NONE = -1, NJ_INDEX_ENTRIES_MOST = INT32_MAX };
 
 struct nj_index;
 

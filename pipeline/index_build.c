@@ -192,6 +192,8 @@ static int write_record(struct builder *builder, const struct nj_line *line, con
                                      .kind = entry->kind,
                                      .own_id = entry->own_id,
                                      .more_samples = entry->more_samples};
+    if (entry->kind == NJ_ENTRY_REQUEST)
+        prefix_keys_make(examined->prompt.tokens, entry->prompt_tokens, record.prefix_key);
     return index_writer_add(builder->build->writer, &record, error);
 }
 

@@ -11,7 +11,7 @@ static const struct nj_table_kind INDEX = {.magic = "NJINDEX",
                                            .row_bytes = sizeof(struct nj_index_record),
                                            .name = "index",
                                            .remedy = "run the job again to make it anew"};
-static_assert(sizeof(struct nj_index_record) == 72, "the record's layout is part of the format");
+static_assert(sizeof(struct nj_index_record) == 96, "the record's layout is part of the format");
 
 /* The trailer begins with this. */
 struct origin {

@@ -77,6 +77,8 @@ static void fill_summary(const struct nj_job *job, struct nj_job_summary *summar
                                        .computed_now = job->computed_now,
                                        .prompt_tokens = job->prompt_tokens,
                                        .new_tokens = job->new_tokens,
+                                       .prefill_tokens = job->counts.prefill_tokens,
+                                       .shared_tokens = job->counts.shared_tokens,
                                        .seconds = job_clock() - job->start_seconds};
 }
 

@@ -86,6 +86,7 @@ struct nj_job_callbacks {
 struct nj_job_summary {
     uint64_t requests, answered, failed, computed_now; /* computed_now: finished in this run */
     uint64_t prompt_tokens, new_tokens;                /* of this run */
+    uint64_t prefill_tokens, shared_tokens; /* what this run computed of prompts, and what it found computed */
     double seconds;
 };
 

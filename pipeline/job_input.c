@@ -324,8 +324,7 @@ int job_read_input(struct nj_job *job, struct nj_error *error)
         return -1;
     if (job->totals.requests == 0)
         job_say(job, "warning: the input holds no requests");
-    index_drop_table(job->index);
-    if (order_make(job->index, job->position_limit, &job->order, error) != 0)
+    if (job_make_order(job, error) != 0)
         return -1;
     if (job->options->first > 0 && job->order.count == 0)
         job_say(job, "the first requests have their records already; \"export\" shows them");

@@ -1,6 +1,7 @@
 #include "pipeline/job_plan.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "engine/model/model_facts.h"
 #include "pipeline/job_state.h"
@@ -20,19 +21,26 @@ static int32_t count_sequences(const struct nj_plan_facts *facts, int32_t most)
     return sequences < most ? (int32_t)sequences : most;
 }
 
-/* Blocks that the longest `sequences` sequences take if all run to their limit: never more are needed. */
-static int64_t most_useful_blocks(const struct nj_plan_facts *facts, int32_t sequences)
+/* Blocks that the longest `sequences` sequences take if all run to their limit and share nothing: never more are
+ * needed. The order does not tell which these are, so they are counted by their blocks. -1: no memory. */
+static int64_t most_useful_blocks(const struct nj_plan_facts *facts, int32_t sequences, int32_t longest)
 {
-    const struct nj_order *order = facts->order;
-    int64_t blocks = 0;
-    for (uint32_t i = 0; i < order->count && sequences > 0; i++) {
-        const struct nj_index_entry *entry = index_at(facts->index, order->position[i]);
-        int32_t samples = (int32_t)index_entry_samples(entry);
-        samples = samples < sequences ? samples : sequences;
-        blocks += samples * scheduler_least_blocks(length_of(entry));
-        sequences -= samples;
+    const int64_t most = scheduler_least_blocks(longest);
+    uint64_t *counts = calloc((size_t)most + 1, sizeof *counts);
+    if (counts == NULL)
+        return -1;
+    for (uint32_t i = 0; i < facts->order->count; i++) {
+        const struct nj_index_entry *entry = index_at(facts->index, facts->order->position[i]);
+        counts[scheduler_least_blocks(length_of(entry))] += index_entry_samples(entry);
     }
-    return blocks;
+    int64_t left = sequences, useful = 0;
+    for (int64_t blocks = most; blocks > 0 && left > 0; blocks--) {
+        const int64_t count = counts[blocks] < (uint64_t)left ? (int64_t)counts[blocks] : left;
+        useful += count * blocks;
+        left -= count;
+    }
+    free(counts);
+    return useful;
 }
 
 static int fail_kv_memory(int64_t least_blocks, uint64_t block_bytes, int32_t longest, uint64_t given,
@@ -52,7 +60,9 @@ static int plan_kv(const struct nj_plan_facts *facts, struct nj_scheduler_option
     uint64_t given = facts->kv_memory_bytes;
     uint64_t block_bytes = kv_block_bytes(facts->shape, plan->kv_type);
     int64_t least = scheduler_least_blocks(plan->longest_sequence);
-    int64_t useful = most_useful_blocks(facts, plan->most_sequences);
+    int64_t useful = most_useful_blocks(facts, plan->most_sequences, plan->longest_sequence);
+    if (useful < 0)
+        return error_set(error, NJ_INTERNAL, "out of memory");
     uint64_t free_bytes =
         facts->available_bytes > facts->weights_bytes ? facts->available_bytes - facts->weights_bytes : 0;
     uint64_t blocks = (given > 0 ? given : free_bytes / 2) / block_bytes;

@@ -8,6 +8,7 @@ static void add_scheduler_counts(struct nj_job *job)
         return;
     struct nj_scheduler_counts counts = scheduler_counts(job->scheduler);
     job->counts.prefill_tokens = counts.prefill_tokens;
+    job->counts.shared_tokens = counts.shared_tokens;
     job->counts.decode_tokens = counts.decode_tokens;
     job->counts.recomputed_tokens = counts.recomputed_tokens;
     job->counts.preemptions = counts.preemptions;
@@ -24,8 +25,9 @@ void job_report(struct nj_job *job)
     add_scheduler_counts(job);
     progress->elapsed_seconds = job_clock() - job->start_seconds;
     if (progress->phase >= NJ_PHASE_LOAD) {
-        struct nj_prediction prediction = estimate_update(&job->estimate, progress->elapsed_seconds,
-                                                          job->counts.prefill_tokens, job->counts.decode_tokens);
+        struct nj_prediction prediction =
+            estimate_update(&job->estimate, progress->elapsed_seconds, job->counts.prefill_tokens,
+                            job->counts.shared_tokens, job->counts.decode_tokens);
         progress->work_total = prediction.work_total;
         progress->work_done = prediction.work_done;
         progress->tokens_per_second = prediction.tokens_per_second;

@@ -118,6 +118,9 @@ int job_read_input(struct nj_job *job, struct nj_error *error);
 int job_find_entry(struct nj_job *job, struct nj_digest id_hash, const struct nj_digest *digest, uint32_t *position,
                    struct nj_error *error);
 
+/* job_order.c: fills in the order; the index is complete. */
+int job_make_order(struct nj_job *job, struct nj_error *error);
+
 /* job_plan.c: fills in what the scheduler runs with; NJ_DOES_NOT_FIT names what would. */
 int job_plan(struct nj_job *job, struct nj_scheduler_options *plan, struct nj_error *error);
 

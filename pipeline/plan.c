@@ -79,7 +79,10 @@ static int read_input(struct planning *planning, struct nj_plan_report *out, str
     if (index_build(&build, &out->totals, error) != 0 || index_check_some_good(&out->totals, error) != 0)
         return -1;
     index_drop_table(planning->index);
-    return order_make(planning->index, order_limit(planning->index, planning->options->first), &planning->order, error);
+    /* No index.bin is written, and so nobody knows what prompts share: the plan takes them as if they shared nothing.
+     */
+    return order_make(planning->index, order_limit(planning->index, planning->options->first), NULL, &planning->order,
+                      error);
 }
 
 static int make_plan(struct planning *planning, struct nj_plan_report *out, struct nj_error *error)

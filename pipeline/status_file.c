@@ -134,10 +134,11 @@ int runs_append_stop(struct nj_record_log *runs, const struct nj_run_counts *cou
                      struct nj_error *error)
 {
     return append(runs,
-                  json_pack("{s:i, s:s, s:I, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "schema",
-                            NJ_RUNS_SCHEMA, "event", "stop", "time", (json_int_t)time(NULL), "seconds", seconds,
-                            "exit_code", exit_code, "finished_requests", (json_int_t)counts->finished, "prefill_tokens",
-                            (json_int_t)counts->prefill_tokens, "decode_tokens", (json_int_t)counts->decode_tokens,
+                  json_pack("{s:i, s:s, s:I, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+                            "schema", NJ_RUNS_SCHEMA, "event", "stop", "time", (json_int_t)time(NULL), "seconds",
+                            seconds, "exit_code", exit_code, "finished_requests", (json_int_t)counts->finished,
+                            "prefill_tokens", (json_int_t)counts->prefill_tokens, "shared_tokens",
+                            (json_int_t)counts->shared_tokens, "decode_tokens", (json_int_t)counts->decode_tokens,
                             "recomputed_tokens", (json_int_t)counts->recomputed_tokens, "preemptions",
                             (json_int_t)counts->preemptions, "sweeps", (json_int_t)counts->sweeps, "mixed_sweeps",
                             (json_int_t)counts->mixed_sweeps, "abandoned_sweeps", (json_int_t)counts->abandoned_sweeps,

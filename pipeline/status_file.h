@@ -15,7 +15,8 @@ int status_file_read(const char *directory, struct nj_job_status *out);
 
 /* What a run did, for its stop line. */
 struct nj_run_counts {
-    uint64_t prefill_tokens, decode_tokens, recomputed_tokens, preemptions, sweeps, mixed_sweeps, abandoned_sweeps;
+    uint64_t prefill_tokens, shared_tokens, decode_tokens, recomputed_tokens;
+    uint64_t preemptions, sweeps, mixed_sweeps, abandoned_sweeps;
     uint64_t kv_blocks, kv_bytes; /* as planned; 0: the run did not come so far */
     uint64_t finished;            /* requests that got a record in this run, bad lines included */
 };

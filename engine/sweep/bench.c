@@ -56,7 +56,7 @@ static int bench_open(struct bench *bench, const struct nj_model *model, struct 
         return -1;
     }
     for (int64_t i = 0; i < sequences * blocks; i++)
-        forward_batch(bench->forward)->blocks[i] = kv_cache_take(bench->cache);
+        forward_batch(bench->forward)->blocks[i] = block_pool_take(kv_cache_blocks(bench->cache));
     /* Pages that were never written would all be the one page of zeros, which no cache misses. */
     memset(kv_cache_layer(bench->cache, 0).base, KV_FILL,
            (size_t)(sequences * blocks) * kv_block_bytes(&model->shape, options->kv_type));

@@ -23,7 +23,9 @@ struct nj_forward *forward_create(const struct nj_model *model, struct nj_device
                                   const struct nj_forward_options *options, struct nj_error *error);
 void forward_destroy(struct nj_forward *forward);
 
-/* The batch to fill before forward_run. Arrays are owned by `forward` and sized by its options. */
+/* The batch to fill before forward_run. Arrays are owned by `forward` and sized by its options. Sequences may have
+ * the same number in their rows of `blocks`, also where one of them fills that block in this very run: in every layer
+ * the keys and values of all rows are stored before any row reads them. */
 struct nj_forward_batch {
     int32_t *token, *position, *sequence; /* [token_budget] */
     int32_t *blocks;                      /* [sequences][blocks_per_sequence] */

@@ -6,12 +6,11 @@
 #include "kernels/kv_block.h"
 
 struct nj_kv_cache {
-    struct nj_buffer *pool;
+    struct nj_buffer *memory;
+    struct nj_block_pool *blocks;
     enum nj_kv_type type;
     int32_t kv_heads, head_width;
     uint64_t layer_bytes, block_bytes;
-    int64_t total, free;
-    int32_t free_block[]; /* a stack: the next block taken is free_block[free - 1] */
 };
 
 static const enum nj_kv_type default_type = NJ_KV_F16;
@@ -51,14 +50,9 @@ int64_t kv_blocks_for_tokens(int64_t tokens)
     return (tokens + NJ_KV_BLOCK_TOKENS - 1) / NJ_KV_BLOCK_TOKENS;
 }
 
-static uint64_t list_bytes(int64_t blocks)
-{
-    return sizeof(struct nj_kv_cache) + (uint64_t)blocks * sizeof(int32_t);
-}
-
 uint64_t kv_cache_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type, int64_t blocks)
 {
-    return list_bytes(blocks) + (uint64_t)blocks * kv_block_bytes(shape, type);
+    return sizeof(struct nj_kv_cache) + block_pool_bytes(blocks) + (uint64_t)blocks * kv_block_bytes(shape, type);
 }
 
 struct nj_kv_cache *kv_cache_create(struct nj_device *device, const struct nj_hyperparameters *shape,
@@ -69,25 +63,24 @@ struct nj_kv_cache *kv_cache_create(struct nj_device *device, const struct nj_hy
         error_set(error, NJ_DOES_NOT_FIT, "a KV cache of %lld blocks is not possible", (long long)blocks);
         return NULL;
     }
-    struct nj_kv_cache *cache = malloc(list_bytes(blocks));
-    struct nj_buffer *pool = buffer_create(device, (uint64_t)blocks * block_bytes);
-    if (cache == NULL || pool == NULL) {
+    struct nj_kv_cache *cache = malloc(sizeof *cache);
+    struct nj_block_pool *pool = block_pool_create(blocks);
+    struct nj_buffer *memory = buffer_create(device, (uint64_t)blocks * block_bytes);
+    if (cache == NULL || pool == NULL || memory == NULL) {
         error_set(error, NJ_DOES_NOT_FIT, "no memory for a KV cache of %llu bytes; use a smaller --kv-memory",
                   (unsigned long long)kv_cache_bytes(shape, type, blocks));
-        buffer_destroy(pool);
+        buffer_destroy(memory);
+        block_pool_destroy(pool);
         free(cache);
         return NULL;
     }
-    *cache = (struct nj_kv_cache){.pool = pool,
+    *cache = (struct nj_kv_cache){.memory = memory,
+                                  .blocks = pool,
                                   .type = type,
                                   .kv_heads = shape->kv_heads,
                                   .head_width = shape->head_width,
                                   .layer_bytes = layer_bytes(shape, type),
-                                  .block_bytes = block_bytes,
-                                  .total = blocks,
-                                  .free = blocks};
-    for (int64_t i = 0; i < blocks; i++)
-        cache->free_block[i] = (int32_t)(blocks - 1 - i);
+                                  .block_bytes = block_bytes};
     return cache;
 }
 
@@ -95,33 +88,19 @@ void kv_cache_destroy(struct nj_kv_cache *cache)
 {
     if (cache == NULL)
         return;
-    buffer_destroy(cache->pool);
+    buffer_destroy(cache->memory);
+    block_pool_destroy(cache->blocks);
     free(cache);
 }
 
-int64_t kv_cache_free_blocks(const struct nj_kv_cache *cache)
+struct nj_block_pool *kv_cache_blocks(const struct nj_kv_cache *cache)
 {
-    return cache->free;
-}
-
-int64_t kv_cache_total_blocks(const struct nj_kv_cache *cache)
-{
-    return cache->total;
-}
-
-int32_t kv_cache_take(struct nj_kv_cache *cache)
-{
-    return cache->free == 0 ? -1 : cache->free_block[--cache->free];
-}
-
-void kv_cache_give_back(struct nj_kv_cache *cache, int32_t block)
-{
-    cache->free_block[cache->free++] = block;
+    return cache->blocks;
 }
 
 struct nj_kv_layer kv_cache_layer(const struct nj_kv_cache *cache, int layer)
 {
-    char *base = buffer_address(cache->pool);
+    char *base = buffer_address(cache->memory);
     return (struct nj_kv_layer){.type = cache->type,
                                 .base = base + (uint64_t)layer * cache->layer_bytes,
                                 .block_stride_bytes = (int64_t)cache->block_bytes,

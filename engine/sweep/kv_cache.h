@@ -4,6 +4,7 @@
 
 #include "engine/base/error.h"
 #include "engine/model/architecture.h"
+#include "engine/sweep/block_pool.h"
 #include "kernels/device.h"
 
 struct nj_kv_cache;
@@ -16,7 +17,7 @@ const char *kv_type_name(enum nj_kv_type type);
 uint64_t kv_block_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type);
 int64_t kv_blocks_for_tokens(int64_t tokens);
 
-/* Bytes that kv_cache_create takes: the pool and the list of free blocks. */
+/* Bytes that kv_cache_create takes: the blocks and what is known of each. */
 uint64_t kv_cache_bytes(const struct nj_hyperparameters *shape, enum nj_kv_type type, int64_t blocks);
 
 /* A pool of `blocks` blocks in one buffer of the device; memory is touched only when a block is used. */
@@ -24,10 +25,8 @@ struct nj_kv_cache *kv_cache_create(struct nj_device *device, const struct nj_hy
                                     enum nj_kv_type type, int64_t blocks, struct nj_error *error);
 void kv_cache_destroy(struct nj_kv_cache *cache);
 
-int64_t kv_cache_free_blocks(const struct nj_kv_cache *cache);
-int64_t kv_cache_total_blocks(const struct nj_kv_cache *cache);
-int32_t kv_cache_take(struct nj_kv_cache *cache); /* a block number, or -1 when none is free */
-void kv_cache_give_back(struct nj_kv_cache *cache, int32_t block);
+/* Which blocks are free, held or kept for prompts to come; the cache's. */
+struct nj_block_pool *kv_cache_blocks(const struct nj_kv_cache *cache);
 struct nj_kv_layer kv_cache_layer(const struct nj_kv_cache *cache, int layer);
 
 #endif

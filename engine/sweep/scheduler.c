@@ -185,6 +185,7 @@ static void count_sweep(struct nj_scheduler *scheduler)
     for (int32_t i = 0; i < scheduler->running; i++) {
         const struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
         const int32_t from = sequence->computed, to = from + sequence->rows;
+        counts->shared_tokens += count_overlap(0, from, sequence->most_computed, sequence->given_count);
         counts->prefill_tokens += count_overlap(from, to, sequence->most_computed, sequence->given_count);
         counts->recomputed_tokens += count_overlap(from, to, 0, sequence->most_computed);
         decodes |= is_decode_row(sequence);
@@ -259,7 +260,7 @@ static int deliver_finished(struct nj_scheduler *scheduler, struct nj_error *err
     return 0;
 }
 
-/* Runs the planned sweep, if it has any rows. An abandoned one leaves every sequence as it was. */
+/* Runs the planned sweep, if it has any rows. An abandoned one leaves every sequence's tokens as they were. */
 static int run_sweep(struct nj_scheduler *scheduler, struct nj_error *error)
 {
     if (fill_batch(scheduler, error) != 0)
@@ -268,6 +269,7 @@ static int run_sweep(struct nj_scheduler *scheduler, struct nj_error *error)
         return 0;
     if (forward_run(scheduler->forward, take_logits, scheduler, scheduler->options.cancel) != 0) {
         scheduler->counts.abandoned_sweeps++;
+        scheduler_undo_plan(scheduler);
         return error_set(error, NJ_INTERRUPTED, "stopped in the middle of a sweep");
     }
     return commit_sweep(scheduler, error);

@@ -5,6 +5,9 @@
  * the youngest sequence is preempted (its blocks are freed, its tokens kept, its KV recomputed later; it comes
  * back before new ones come in). The oldest sequence always fits, so there is no deadlock.
  *
+ * Sequences whose prompts begin with the same whole blocks share them; what is computed of a prompt stays in the cache
+ * for later ones until its blocks are needed.
+ *
  * All memory is taken at creation, but for the answers' texts and log-probabilities and for logit_bias; one thread uses
  * a scheduler at a time, `cancel` may be set from anywhere. The model, the device and the options' cancel outlive the
  * scheduler. */
@@ -52,6 +55,7 @@ struct nj_sequence_result {
 struct nj_scheduler_counts {
     uint64_t sweeps, mixed_sweeps /* prefill and decode in one */, abandoned_sweeps;
     uint64_t prefill_tokens;    /* positions computed for the first time in this process, prompt or checkpoint */
+    uint64_t shared_tokens;     /* positions of prompts that another sequence had computed or computed just then */
     uint64_t decode_tokens;     /* new tokens chosen */
     uint64_t recomputed_tokens; /* positions computed again after a preemption */
     uint64_t preemptions;

@@ -16,9 +16,10 @@ static int32_t max_i32(int32_t a, int32_t b)
 
 void scheduler_free_blocks(struct nj_scheduler *scheduler, struct nj_sequence *sequence)
 {
-    for (int32_t i = 0; i < sequence->blocks_held; i++)
-        kv_cache_give_back(scheduler->cache, sequence->blocks[i]);
-    sequence->blocks_held = 0;
+    scheduler_withdraw_prefix(scheduler, sequence);
+    while (sequence->blocks_held > 0) /* children before their parents */
+        block_pool_give_back(kv_cache_blocks(scheduler->cache), sequence->blocks[--sequence->blocks_held]);
+    sequence->published = 0;
     sequence->computed = 0;
 }
 
@@ -40,8 +41,8 @@ static int32_t take_blocks(struct nj_scheduler *scheduler, int32_t index, int32_
     struct nj_sequence *sequence = sequence_store_at(&scheduler->store, index);
     const int64_t wanted = kv_blocks_for_tokens((int64_t)sequence->computed + rows);
     while (sequence->blocks_held < wanted) {
-        const int32_t block = kv_cache_take(scheduler->cache);
-        if (block >= 0) {
+        const int32_t block = block_pool_take(kv_cache_blocks(scheduler->cache));
+        if (block != NJ_NO_BLOCK) {
             sequence->blocks[sequence->blocks_held++] = block;
             continue;
         }
@@ -63,6 +64,7 @@ static void plan_rows(struct nj_scheduler *scheduler, int32_t index)
     const int32_t rows = take_blocks(scheduler, index, wanted);
     sequence->rows = rows;
     scheduler->budget_left -= rows;
+    scheduler_publish_prefix(scheduler, sequence);
 }
 
 /* Sequences that need one row only, then the others: oldest first in each. There are no more sequences than
@@ -141,11 +143,24 @@ static int pull_request(struct nj_scheduler *scheduler, struct nj_error *error)
     return 1;
 }
 
+/* Whether a waiting sequence, which gets what is there of its prefix, can have the blocks that it is expected to need
+ * out of `spare`; those are deducted. Blocks that others hold cost nothing; cached ones count, because from now on
+ * they cannot be taken. */
+static bool let_in(const struct nj_scheduler *scheduler, struct nj_sequence *waiting, int64_t *spare)
+{
+    const struct nj_block_pool *blocks = kv_cache_blocks(scheduler->cache);
+    const int64_t available = block_pool_available(blocks);
+    scheduler_take_over_prefix(scheduler, waiting);
+    const int64_t needed = available - block_pool_available(blocks) + expected_growth_blocks(scheduler, waiting);
+    *spare -= needed;
+    return *spare >= 0;
+}
+
 /* Lets waiting sequences in, oldest first, then new ones, as long as there are rows for them and the blocks
  * that they and the running ones are expected to need. A sequence that would be alone always comes in. */
 static int plan_admission(struct nj_scheduler *scheduler, struct nj_error *error)
 {
-    int64_t spare = kv_cache_free_blocks(scheduler->cache);
+    int64_t spare = block_pool_available(kv_cache_blocks(scheduler->cache));
     for (int32_t i = 0; i < scheduler->running; i++)
         spare -= expected_growth_blocks(scheduler, sequence_store_at(&scheduler->store, i));
     while (scheduler->budget_left > 0) {
@@ -157,10 +172,10 @@ static int plan_admission(struct nj_scheduler *scheduler, struct nj_error *error
         struct nj_sequence *waiting = sequence_store_at(&scheduler->store, scheduler->running);
         if (sequence_is_complete(waiting))
             return 0;
-        const int64_t needed = expected_growth_blocks(scheduler, waiting);
-        if (scheduler->running > 0 && needed > spare)
+        if (!let_in(scheduler, waiting, &spare) && scheduler->running > 0) {
+            scheduler_free_blocks(scheduler, waiting);
             return 0;
-        spare -= needed;
+        }
         plan_rows(scheduler, scheduler->running++);
     }
     return 0;
@@ -172,5 +187,9 @@ int scheduler_plan_sweep(struct nj_scheduler *scheduler, struct nj_error *error)
     for (int32_t i = 0; i < scheduler->store.count; i++)
         sequence_store_at(&scheduler->store, i)->rows = 0;
     plan_running(scheduler);
-    return plan_admission(scheduler, error);
+    scheduler->settled = scheduler->running;
+    if (plan_admission(scheduler, error) == 0)
+        return 0;
+    scheduler_undo_plan(scheduler);
+    return -1;
 }

@@ -90,7 +90,7 @@ int score_tokens(const struct nj_model *model, struct nj_device *device, const s
     if (forward == NULL)
         goto done;
     for (int64_t i = 0; i < blocks; i++)
-        forward_batch(forward)->blocks[i] = kv_cache_take(cache);
+        forward_batch(forward)->blocks[i] = block_pool_take(kv_cache_blocks(cache));
 
     struct score score = {
         .tokens = tokens, .first = first, .next = first, .logprob = logprob, .argmax = argmax, .finite = true};

@@ -38,6 +38,7 @@ struct nj_sequence {
     int32_t most_computed; /* the largest that `computed` ever was */
     int32_t *blocks;       /* [blocks_held], set by the scheduler: a row of the forward pass's block table */
     int32_t blocks_held;
+    int32_t published; /* the first so many of them are published blocks, each the parent of the next */
 
     int32_t rows;   /* this sweep's positions: computed .. computed + rows - 1 */
     int32_t noted;  /* what logprob_count will be when the sweep has run */

@@ -104,7 +104,7 @@ static void test_order(void **state)
         assert_int_equal(index_add(index, &entry, &error), 0);
     }
     struct nj_order order;
-    assert_int_equal(order_make(index, index_count(index), &order, &error), 0);
+    assert_int_equal(order_make(index, index_count(index), NULL, &order, &error), 0);
     assert_int_equal(order.count, wanted);
     for (uint32_t i = 0; i < order.count; i++) {
         const struct nj_index_entry *entry = index_at(index, order.position[i]);

@@ -37,7 +37,7 @@ static void check(uint32_t count, uint32_t most)
         entry = (struct nj_index_entry){.id_hash = MOST + i, .kind = NJ_ENTRY_BAD};
         assert_int_equal(index_add(index, &entry, &error), 0);
     }
-    assert_int_equal(order_make(index, order_limit(index, 0), &order, &error), 0);
+    assert_int_equal(order_make(index, order_limit(index, 0), NULL, &order, &error), 0);
     assert_int_equal(order.count, count);
     struct nj_lengths lengths = lengths_of(index, &order);
     qsort(prompts, count, sizeof prompts[0], compare);
@@ -71,7 +71,7 @@ static void test_sums_for_attention(void **state)
                           second = {.id_hash = 2, .prompt_tokens = 7, .max_new_tokens = 11, .more_samples = 2};
     index_add(index, &first, &error);
     index_add(index, &second, &error);
-    assert_int_equal(order_make(index, 2, &order, &error), 0);
+    assert_int_equal(order_make(index, 2, NULL, &order, &error), 0);
     struct nj_lengths lengths = lengths_of(index, &order);
     assert_true(lengths.sequences == 1 + 3);
     assert_true(lengths.prompt_tokens == 3 + 3 * 7 && lengths.most_new_tokens == 5 + 3 * 11);
@@ -102,7 +102,7 @@ static void test_limit(void **state)
     } cases[] = {{0, 6, 2}, {1, 2, 0}, {2, 4, 1}, {3, 6, 2}, {4, 6, 2}, {UINT64_MAX, 6, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(order_limit(index, cases[i].first), cases[i].limit);
-        assert_int_equal(order_make(index, cases[i].limit, &order, &error), 0);
+        assert_int_equal(order_make(index, cases[i].limit, NULL, &order, &error), 0);
         assert_int_equal(order.count, cases[i].wanted);
         order_free(&order);
     }

@@ -44,29 +44,6 @@ static void test_types_have_names(void **state)
     assert_int_equal(type, NJ_KV_F16);
 }
 
-static void test_blocks_are_taken_once(void **state)
-{
-    (void)state;
-    struct nj_device *device = device_open_cpu(cpu_kernels_find(NULL), 1);
-    struct nj_kv_cache *cache = kv_cache_create(device, &shape, NJ_KV_F16, BLOCKS, NULL);
-    int seen[BLOCKS] = {0};
-    for (int round = 0; round < 3; round++) {
-        memset(seen, 0, sizeof seen);
-        for (int i = 0; i < BLOCKS; i++) {
-            assert_int_equal(kv_cache_free_blocks(cache), BLOCKS - i);
-            const int32_t block = kv_cache_take(cache);
-            assert_in_range(block, 0, BLOCKS - 1);
-            assert_int_equal(seen[block]++, 0);
-        }
-        assert_int_equal(kv_cache_take(cache), -1);
-        for (int32_t i = 0; i < BLOCKS; i++)
-            kv_cache_give_back(cache, (i * 2 + round) % BLOCKS);
-    }
-    assert_int_equal(kv_cache_total_blocks(cache), BLOCKS);
-    kv_cache_destroy(cache);
-    device_close(device);
-}
-
 /* Every layer's part of every block lies inside the pool, and no two overlap. */
 static void check_layers(enum nj_kv_type type)
 {
@@ -117,7 +94,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_types_have_names),
-        cmocka_unit_test(test_blocks_are_taken_once),
         cmocka_unit_test(test_layers_do_not_overlap),
         cmocka_unit_test(test_impossible_pools_are_refused),
     };
