@@ -3,16 +3,10 @@
 
 #include <stddef.h>
 
-#include "kernels/avx2/vector.h"
+#include "kernels/avx2/matmul.h"
 #include "kernels/reference/internal.h"
 
-enum { ROWS = NJ_STRIP_ROWS, TILE_TOKENS = 6 };
-
-/* Adds a segment's sum to the total; the first one is assigned. */
-NJ_ALWAYS_INLINE void add_segment(__m256 acc, int is_first, float *total)
-{
-    _mm256_storeu_ps(total, is_first ? acc : _mm256_add_ps(_mm256_loadu_ps(total), acc));
-}
+enum { ROWS = NJ_STRIP_ROWS, TILE_TOKENS = MATMUL_TILE_TOKENS };
 
 NJ_ALWAYS_INLINE __m256 load_floats(enum nj_matrix_kind kind, const uint8_t *data)
 {
@@ -30,21 +24,23 @@ NJ_ALWAYS_INLINE void multiply_float_tile(enum nj_matrix_kind kind, int n, const
 {
     const size_t vector_bytes = VECTOR_FLOATS * (kind == NJ_KIND_F32 ? 4 : 2);
     __m256 low[TILE_TOKENS], high[TILE_TOKENS];
+    NJ_UNROLL
     for (int t = 0; t < n; t++)
         low[t] = high[t] = _mm256_setzero_ps();
     for (int64_t col = 0; col < cols; col++) {
         __m256 w_low = load_floats(kind, data + 2 * (size_t)col * vector_bytes);
         __m256 w_high = load_floats(kind, data + (2 * (size_t)col + 1) * vector_bytes);
-#pragma GCC unroll 8
+        NJ_UNROLL
         for (int t = 0; t < n; t++) {
             __m256 value = _mm256_broadcast_ss(x + t * stride + col);
             low[t] = _mm256_fmadd_ps(w_low, value, low[t]);
             high[t] = _mm256_fmadd_ps(w_high, value, high[t]);
         }
     }
+    NJ_UNROLL
     for (int t = 0; t < n; t++) {
-        add_segment(low[t], is_first, total[t]);
-        add_segment(high[t], is_first, total[t] + VECTOR_FLOATS);
+        matmul_add_segment(low[t], is_first, total[t]);
+        matmul_add_segment(high[t], is_first, total[t] + VECTOR_FLOATS);
     }
 }
 

@@ -10,6 +10,13 @@ enum { VECTOR_FLOATS = 8 };
 
 #define NJ_ALWAYS_INLINE static inline __attribute__((always_inline))
 
+/* Before a loop whose count is known once its function is inlined. */
+#ifdef __clang__
+#define NJ_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define NJ_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 /* The first of `count` items that belongs to `thread`; its last one is before the next thread's first. */
 NJ_ALWAYS_INLINE int64_t vector_share_begin(int64_t count, int thread, int threads)
 {

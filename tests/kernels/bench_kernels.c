@@ -1,5 +1,8 @@
-/* Rates of the kernels on this machine, as shares of a peak measured in the same run.
- * Usage: bench_kernels [TOKENS [ROWS [COLS]]] */
+/* Rates of the kernels on this machine, as shares of peaks measured in the same run.
+ * Usage: bench_kernels [--models | --reference | TOKENS [ROWS [COLS]]]
+ * Without arguments: every kind at several numbers of tokens. --models: the matrices of two real models.
+ * OMP_NUM_THREADS sets the number of threads. Times are the best of many short runs: on a machine that others use, too,
+ * one thread then still gives true rates, because a run fits into a time slice. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,40 +13,127 @@
 #include "kernels/peak.h"
 #include "tests/kernels/kernel_test.h"
 
-enum { REPEATS = 5 };
+enum { LEAST_REPEATS = 5, PEAK_STEPS = 20000, STEP_OPERATIONS = 2 * NJ_GROUP_COLS * 8 };
 
-static double measure_seconds(const struct nj_cpu_kernels *kernels, enum nj_operation operation,
-                              const union nj_operation_args *args)
+static const double measuring_seconds = 0.3;
+
+/* How products are summed. The first is the mix of the table's own peak (kernels/peak.h); the others are what a group
+ * of 32 columns and 8 rows takes at least on a processor with AVX2 only. */
+enum mix { MIX_WHOLE, MIX_HALVES, MIX_SIGNED, MIX_FLOAT, MIX_COUNT };
+
+#define NJ_PRODUCT(to) "vpmaddubsw %%ymm0,%%ymm1,%%ymm" #to "\n"
+#define NJ_TWO_PRODUCTS NJ_PRODUCT(12) "vpaddw %%ymm12,%%ymm8,%%ymm8\n" NJ_PRODUCT(13) "vpaddw %%ymm13,%%ymm9,%%ymm9\n"
+#define NJ_WIDEN(from, to)                                                                                             \
+    "vpmaddwd %%ymm2,%%ymm" #from ",%%ymm" #from "\n vpaddd %%ymm" #from ",%%ymm" #to ",%%ymm" #to "\n"
+#define NJ_WIDENED(to, sum) NJ_PRODUCT(to) NJ_WIDEN(to, sum)
+#define NJ_TWO_WIDENED NJ_WIDENED(8, 3) NJ_WIDENED(9, 4)
+#define NJ_TWO_FMA "vfmadd231ps %%ymm0,%%ymm1,%%ymm3\n vfmadd231ps %%ymm0,%%ymm1,%%ymm4\n"
+#define NJ_EIGHT_FMA                                                                                                   \
+    NJ_TWO_FMA "vfmadd231ps %%ymm0,%%ymm1,%%ymm5\n vfmadd231ps %%ymm0,%%ymm1,%%ymm6\n"                                 \
+               "vfmadd231ps %%ymm0,%%ymm1,%%ymm8\n vfmadd231ps %%ymm0,%%ymm1,%%ymm9\n"                                 \
+               "vfmadd231ps %%ymm0,%%ymm1,%%ymm12\n vfmadd231ps %%ymm0,%%ymm1,%%ymm13\n"
+#define NJ_REPEAT(body)                                                                                                \
+    for (int64_t i = 0; i < steps; i++)                                                                                \
+    __asm__ volatile(body ::: "ymm3", "ymm4", "ymm5", "ymm6", "ymm8", "ymm9", "ymm12", "ymm13")
+
+static void run_halves(int64_t steps)
 {
-    double best = 1e30;
-    for (int repeat = 0; repeat < REPEATS; repeat++) {
+    NJ_REPEAT(NJ_PRODUCT(8) NJ_PRODUCT(9) NJ_TWO_PRODUCTS NJ_TWO_PRODUCTS NJ_TWO_PRODUCTS NJ_WIDEN(8, 3)
+                  NJ_WIDEN(9, 4));
+}
+
+static void run_signed(int64_t steps)
+{
+    NJ_REPEAT(NJ_TWO_WIDENED NJ_TWO_WIDENED NJ_TWO_WIDENED NJ_TWO_WIDENED);
+}
+
+static void run_float(int64_t steps)
+{
+    NJ_REPEAT(NJ_EIGHT_FMA NJ_EIGHT_FMA NJ_EIGHT_FMA NJ_EIGHT_FMA);
+}
+
+static const struct nj_peak_mix *find_mix(const struct nj_cpu_kernels *kernels, enum mix mix)
+{
+    static const struct nj_peak_mix others[MIX_COUNT] = {
+        [MIX_HALVES] = {"5 and 6 bits, 16 columns in int16", STEP_OPERATIONS, run_halves},
+        [MIX_SIGNED] = {"8 bits, widened at once", STEP_OPERATIONS, run_signed},
+        [MIX_FLOAT] = {"float", STEP_OPERATIONS, run_float},
+    };
+    return mix == MIX_WHOLE ? peak_mix_of(kernels) : &others[mix];
+}
+
+/* Runs a job on all threads over and over; returns the seconds of the fastest run. */
+static double measure_seconds(void (*job)(void *context), void *context)
+{
+    double best = 1e30, begin = omp_get_wtime();
+    for (int repeat = 0; repeat < LEAST_REPEATS || omp_get_wtime() - begin < measuring_seconds; repeat++) {
         double start = omp_get_wtime();
 #pragma omp parallel
-        kernels->run[operation](args, omp_get_thread_num(), omp_get_num_threads());
+        job(context);
         double seconds = omp_get_wtime() - start;
         best = seconds < best ? seconds : best;
     }
     return best;
 }
 
-static void bench_matmul(const struct nj_cpu_kernels *kernels, int64_t count, int64_t rows, int64_t cols, double peak)
+static void run_mix_job(void *context)
+{
+    const struct nj_peak_mix *mix = context;
+    mix->run(PEAK_STEPS);
+}
+
+static double measure_peak_tops(const struct nj_peak_mix *mix)
+{
+    double seconds = measure_seconds(run_mix_job, (void *)mix);
+    return mix->operations_per_step * PEAK_STEPS * omp_get_max_threads() / seconds * 1e-12;
+}
+
+static enum mix mix_of(enum nj_matrix_kind kind)
+{
+    if (matrix_kind_info(kind)->is_float)
+        return MIX_FLOAT;
+    if (kind == NJ_KIND_S8)
+        return MIX_SIGNED;
+    const int is_wide = kind == NJ_KIND_U5_MIN || kind == NJ_KIND_U5_SUPER || kind == NJ_KIND_U6_SUPER;
+    return is_wide ? MIX_HALVES : MIX_WHOLE;
+}
+
+struct launch {
+    const struct nj_cpu_kernels *kernels;
+    enum nj_operation operation;
+    union nj_operation_args args;
+};
+
+static void run_launch(void *context)
+{
+    const struct launch *launch = context;
+    launch->kernels->run[launch->operation](&launch->args, omp_get_thread_num(), omp_get_num_threads());
+}
+
+static void bench_matmul(const struct nj_cpu_kernels *kernels, enum nj_matrix_kind kind, int64_t count, int64_t rows,
+                         int64_t cols, const double *peaks)
 {
     struct nj_test_random random = {1};
     float *x = test_random_floats(&random, count * cols, -1.0f, 1.0f);
     float *y = test_allocate((size_t)(count * rows) * sizeof *y);
     struct nj_q8 q8 = test_quantize(x, count, cols);
-    for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
-        struct nj_matrix w = test_random_matrix(&random, (enum nj_matrix_kind)kind, rows, cols, NJ_TEST_ORDINARY);
-        union nj_operation_args args = {.matmul = {.x = {.f32 = x, .q8 = q8},
-                                                   .count = count,
-                                                   .outputs = 1,
-                                                   .output[0] = {.w = w, .y = y, .y_stride = rows}}};
-        double seconds = measure_seconds(kernels, NJ_OP_MATMUL, &args);
-        double tops = 2.0 * (double)count * (double)rows * (double)cols / seconds * 1e-12;
-        printf("%-9s matmul %-8s %4lld tokens %6.4f TOPS %5.1f %% of peak\n", kernels->name,
-               matrix_kind_info((enum nj_matrix_kind)kind)->name, (long long)count, tops, 100.0 * tops / peak);
-        free((void *)w.data);
-    }
+    struct nj_matrix w = test_random_matrix(&random, kind, rows, cols, NJ_TEST_ORDINARY);
+    struct launch launch = {.kernels = kernels,
+                            .operation = NJ_OP_MATMUL,
+                            .args = {.matmul = {.x = {.f32 = x, .q8 = q8},
+                                                .count = count,
+                                                .outputs = 1,
+                                                .output[0] = {.w = w, .y = y, .y_stride = rows}}}};
+    double seconds = measure_seconds(run_launch, &launch);
+    double tops = 2.0 * (double)count * (double)rows * (double)cols / seconds * 1e-12;
+    double gigabytes = (double)matrix_bytes(kind, rows, cols) / seconds * 1e-9;
+    printf(
+        "%-9s matmul %-9s %6lld x %5lld %4lld tokens %7.4f TOPS %5.1f %% of its peak, %5.1f %% of the 4-bit one, %5.2f "
+        "GB/s\n",
+        kernels->name, matrix_kind_info(kind)->name, (long long)rows, (long long)cols, (long long)count, tops,
+        100.0 * tops / peaks[mix_of(kind)], 100.0 * tops / peaks[MIX_WHOLE], gigabytes);
+    fflush(stdout);
+    free((void *)w.data);
     test_free_q8(&q8);
     free(y);
     free(x);
@@ -98,7 +188,8 @@ static void bench_attention(const struct nj_cpu_kernels *kernels, int64_t count,
                                                   .q = q,
                                                   .out = out,
                                                   .kv = kv}};
-    double seconds = measure_seconds(kernels, NJ_OP_ATTENTION, &args);
+    struct launch launch = {.kernels = kernels, .operation = NJ_OP_ATTENTION, .args = args};
+    double seconds = measure_seconds(run_launch, &launch);
     printf("%-9s attention %s %lld tokens at %d, %s: %.2f GFLOPS\n", kernels->name, type == NJ_KV_Q8 ? "q8 " : "f16",
            (long long)count, POSITIONS, is_chunk ? "one sequence" : "each its own",
            4.0 * (double)count * HEADS * WIDTH * POSITIONS / seconds * 1e-9);
@@ -110,25 +201,64 @@ static void bench_attention(const struct nj_cpu_kernels *kernels, int64_t count,
     free(kv.base);
 }
 
+static void bench_kinds(const struct nj_cpu_kernels *kernels, int64_t count, int64_t rows, int64_t cols,
+                        const double *peaks)
+{
+    for (int kind = 0; kind < NJ_KIND_COUNT; kind++)
+        bench_matmul(kernels, (enum nj_matrix_kind)kind, count, rows, cols, peaks);
+}
+
+/* SmolLM2-135M as Q4_1 and Qwen2.5-1.5B as Q4_K_M. */
+static void bench_models(const struct nj_cpu_kernels *kernels, const double *peaks)
+{
+    static const struct {
+        enum nj_matrix_kind kind;
+        int64_t rows, cols;
+    } matrices[] = {
+        {NJ_KIND_U4_MIN, 576, 576},    {NJ_KIND_U4_MIN, 192, 576},     {NJ_KIND_U4_MIN, 1536, 576},
+        {NJ_KIND_U4_MIN, 576, 1536},   {NJ_KIND_S8, 49152, 576},       {NJ_KIND_U4_SUPER, 1536, 1536},
+        {NJ_KIND_U4_SUPER, 256, 1536}, {NJ_KIND_U4_SUPER, 8960, 1536}, {NJ_KIND_U4_SUPER, 1536, 8960},
+        {NJ_KIND_U6_SUPER, 256, 1536}, {NJ_KIND_U6_SUPER, 1536, 8960}, {NJ_KIND_U6_SUPER, 151936, 1536},
+    };
+    static const int64_t counts[] = {1, 32, 64, 256};
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)
+        for (size_t j = 0; j < sizeof counts / sizeof counts[0]; j++)
+            if (matrices[i].rows < 20000 || counts[j] <= 64) /* heads see few rows */
+                bench_matmul(kernels, matrices[i].kind, counts[j], matrices[i].rows, matrices[i].cols, peaks);
+}
+
+static void bench_table(const struct nj_cpu_kernels *kernels, int argc, char **argv)
+{
+    static const int64_t counts[] = {1, 4, 16, 64, 96, 256};
+    double peaks[MIX_COUNT];
+    for (int i = 0; i < MIX_COUNT; i++) {
+        const struct nj_peak_mix *mix = find_mix(kernels, (enum mix)i);
+        peaks[i] = measure_peak_tops(mix);
+        printf("peak (%s), %d threads: %.4f TOPS\n", mix->name, omp_get_max_threads(), peaks[i]);
+    }
+    if (argc > 1 && strcmp(argv[1], "--models") == 0) {
+        bench_models(kernels, peaks);
+    } else if (argc > 1 && argv[1][0] != '-') {
+        bench_kinds(kernels, atoll(argv[1]), argc > 2 ? atoll(argv[2]) : 1536, argc > 3 ? atoll(argv[3]) : 1536, peaks);
+    } else {
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+            bench_kinds(kernels, counts[i], 1536, 1536, peaks);
+        for (int is_chunk = 0; is_chunk <= 1; is_chunk++) {
+            bench_attention(kernels, 96, NJ_KV_F16, is_chunk);
+            bench_attention(kernels, 96, NJ_KV_Q8, is_chunk);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
-    int64_t count = argc > 1 ? atoll(argv[1]) : 96;
-    int64_t rows = argc > 2 ? atoll(argv[2]) : 1536;
-    int64_t cols = argc > 3 ? atoll(argv[3]) : 1536;
+    const int with_reference = argc > 1 && strcmp(argv[1], "--reference") == 0;
     const struct nj_cpu_kernels *kernels;
     for (size_t i = 0; (kernels = cpu_kernels_at(i)) != NULL; i++) {
-        if (!cpu_kernels_runnable(kernels)) {
+        if (!cpu_kernels_runnable(kernels))
             printf("skipped: %s\n", kernels->name);
-            continue;
-        }
-        const struct nj_peak_mix *mix = peak_mix_of(kernels);
-        double peak = peak_measure_operations(mix, omp_get_max_threads()) * 1e-12;
-        printf("peak (%s), %d threads: %.4f TOPS\n", mix->name, omp_get_max_threads(), peak);
-        bench_matmul(kernels, count, rows, cols, peak);
-        for (int is_chunk = 0; is_chunk <= 1; is_chunk++) {
-            bench_attention(kernels, count, NJ_KV_F16, is_chunk);
-            bench_attention(kernels, count, NJ_KV_Q8, is_chunk);
-        }
+        else if (kernels != test_reference() || with_reference)
+            bench_table(kernels, argc, argv);
     }
     return 0;
 }
