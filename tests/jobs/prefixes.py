@@ -5,8 +5,10 @@ import re
 import signal
 import time
 
-from support import Workspace, main, parameters_of, read_json_lines, say, send, shape_request, text_of
+from support import (Workspace, main, parameters_of, read_json_lines, record_id, say, send, shape_request,
+                     text_of)
 
+BLOCK = 64
 FAMILIES = 3
 REQUESTS = 36
 LONGEST_ANSWER = 60
@@ -29,6 +31,16 @@ def prefixed_requests():
     return lines
 
 
+def sequences_of(request):
+    """Answers that are computed one by one: n, unless they are all the same."""
+    parameters = request.get("body", request)
+    return parameters.get("n", 1) if parameters.get("temperature", 0) > 0 else 1
+
+
+def prompt_tokens_of(record):
+    return record["prompt_tokens"] if "prompt_tokens" in record else record["response"]["body"]["usage"]["prompt_tokens"]
+
+
 class Prefixes(Workspace):
     model_options = ("--layers", "2", "--width", "64")
 
@@ -46,13 +58,16 @@ class Prefixes(Workspace):
             name = f"alone-{number}"
             source = self.write_lines(f"{name}.jsonl", [request])
             self.nightjar(*self.job(name, source, "--quiet", "--threads", 1))
-            self.assertEqual(self.runs(name)[-1]["shared_tokens"], 0)
+            # Alone, a request shares with itself only: the prompt of its n answers.
+            blocks = (prompt_tokens_of(self.records(name)[0]) - 1) // BLOCK
+            self.assertEqual(self.runs(name)[-1]["shared_tokens"], (sequences_of(request) - 1) * blocks * BLOCK)
             out.append(self.export(name))
         type(self).alone = b"".join(out)
 
     def prompt_tokens(self, name):
-        return sum(record["prompt_tokens"] if "prompt_tokens" in record
-                   else record["response"]["body"]["usage"]["prompt_tokens"] for record in self.records(name))
+        """Of all answers, whoever computed them."""
+        sequences = {record_id(request): sequences_of(request) for request in self.requests}
+        return sum(sequences[record_id(record)] * prompt_tokens_of(record) for record in self.records(name))
 
     def check(self, name, *options):
         """Runs the job; returns what runs.jsonl says of it and what was printed."""
