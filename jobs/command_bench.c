@@ -30,8 +30,9 @@ static void bench_on_machine(void *context, const struct nj_model_bench_machine 
     display->machine = *machine;
     if (display->is_json)
         return;
-    command_print_row("kernels", "%s, %d thread%s, token budget %" PRId32, machine->kernels, machine->threads,
-                      machine->threads == 1 ? "" : "s", machine->token_budget);
+    command_print_row("kernels", "%s, %d thread%s, token budget %" PRId32 ", keys and values in %s", machine->kernels,
+                      machine->threads, machine->threads == 1 ? "" : "s", machine->token_budget,
+                      kv_type_name(machine->kv_type));
     if (machine->peak_mix != NULL)
         command_print_row("peak", "%.4f TOPS (%s)", machine->peak_operations_per_second * 1e-12, machine->peak_mix);
     printf("\n%-8s %9s %8s %10s %16s %8s  %s\n", "", "sequences", "tokens", "tokens/s", "matmul TOPS", "of peak",
@@ -130,7 +131,7 @@ static json_t *bench_json(struct bench_display *display, const char *model_path)
     const struct nj_model_bench_machine *machine = &display->machine;
     return json_pack("{s:i, s:s, s:s, s:i, s:i, s:s, s:s?, s:f, s:o}", "schema", 1, "model", model_path, "kernels",
                      machine->kernels, "threads", machine->threads, "token_budget", (int)machine->token_budget,
-                     "kv_type", "f16", "peak_mix", machine->peak_mix, "peak_tops",
+                     "kv_type", kv_type_name(machine->kv_type), "peak_mix", machine->peak_mix, "peak_tops",
                      machine->peak_operations_per_second * 1e-12, "rows", display->rows);
 }
 
@@ -140,6 +141,7 @@ int command_bench(struct nj_context *context, const struct nj_arguments *argumen
     struct bench_display display = {.context = context, .is_json = arguments->json, .is_quiet = arguments->quiet};
     struct nj_model_bench_options options = {.model_path = arguments->model,
                                              .kernels = arguments->kernels,
+                                             .kv_type = arguments->kv_type,
                                              .threads = (int)arguments->threads,
                                              .token_budget = (int32_t)arguments->token_budget,
                                              .prompt_tokens = (int32_t)arguments->prompt_tokens,

@@ -6,6 +6,7 @@
 #include "engine/model/model_facts.h"
 #include "jobs/doctor.h"
 #include "jobs/values.h"
+#include "pipeline/job_plan.h"
 #include "pipeline/memory_need.h"
 #include "pipeline/utf8_text.h"
 
@@ -13,7 +14,6 @@ enum { SEQUENCE_COUNTS = 3, LENGTHS_MOST = 3, SIZE_BYTES = 32 };
 
 static const int32_t SEQUENCES[SEQUENCE_COUNTS] = {1, 16, 64};
 static const int32_t LENGTHS[LENGTHS_MOST] = {512, 2048, 8192};
-static const enum nj_kv_type KV_TYPE = NJ_KV_F16;
 
 /* The lengths above as far as the context goes; a shorter context itself. Returns their number. */
 static int doctor_lengths(const struct nj_hyperparameters *shape, int32_t out[LENGTHS_MOST])
@@ -54,18 +54,19 @@ static void doctor_print_shape(const struct nj_model_facts *facts)
                       shape->tied_embeddings ? " (head tied to the embedding)" : "");
 }
 
-static void doctor_print_memory(const struct nj_model_facts *facts)
+static void doctor_print_memory(const struct nj_model_facts *facts, enum nj_kv_type kv_type)
 {
     char size[SIZE_BYTES], cells[SEQUENCE_COUNTS][SIZE_BYTES];
     int32_t lengths[LENGTHS_MOST];
     int count = doctor_lengths(&facts->shape, lengths);
     struct nj_sequences_memory memory = {0};
     value_format_size(facts->tensor_bytes, size, sizeof size);
-    command_print_row("memory", "weights %s; keys and values (f16) of sequences of so many tokens:", size);
+    command_print_row("memory", "weights %s; keys and values (%s) of sequences of so many tokens:", size,
+                      kv_type_name(kv_type));
     command_print_row("", "%12s %14s %14s %14s", "", "1 sequence", "16 sequences", "64 sequences");
     for (int i = 0; i < count; i++) {
         for (int j = 0; j < SEQUENCE_COUNTS; j++) {
-            memory = memory_of_sequences(&facts->shape, KV_TYPE, NJ_DEFAULT_TOKEN_BUDGET, SEQUENCES[j], lengths[i]);
+            memory = memory_of_sequences(&facts->shape, kv_type, NJ_DEFAULT_TOKEN_BUDGET, SEQUENCES[j], lengths[i]);
             value_format_size(memory.kv_bytes, cells[j], SIZE_BYTES);
         }
         command_print_row("", "%5" PRId32 " tokens %14s %14s %14s", lengths[i], cells[0], cells[1], cells[2]);
@@ -93,7 +94,7 @@ static void doctor_print_tokenizer(const struct nj_model_facts *facts)
         command_print_row("template", "%s", facts->has_template ? "yes" : "none: raw prompts only, chat requests fail");
 }
 
-static void doctor_print(const struct nj_model_facts *facts)
+static void doctor_print(const struct nj_model_facts *facts, enum nj_kv_type kv_type)
 {
     char size[SIZE_BYTES];
     value_format_size(facts->tensor_bytes, size, sizeof size);
@@ -107,7 +108,7 @@ static void doctor_print(const struct nj_model_facts *facts)
     doctor_print_shape(facts);
     doctor_print_tokenizer(facts);
     if (facts->is_shape_known)
-        doctor_print_memory(facts);
+        doctor_print_memory(facts, kv_type);
     command_print_row("runs", "%s", facts->problem_count == 0 ? "yes" : "no:");
     for (size_t i = 0; i < facts->problem_count; i++)
         command_print_row("", "%s: %s", facts->problems[i].about, facts->problems[i].why.message);
@@ -152,7 +153,7 @@ static json_t *doctor_json_problems(const struct nj_model_facts *facts)
     return problems;
 }
 
-static json_t *doctor_json_memory(const struct nj_model_facts *facts)
+static json_t *doctor_json_memory(const struct nj_model_facts *facts, enum nj_kv_type kv_type)
 {
     if (!facts->is_shape_known)
         return json_null();
@@ -162,16 +163,16 @@ static json_t *doctor_json_memory(const struct nj_model_facts *facts)
     for (int i = 0; i < count * SEQUENCE_COUNTS; i++) {
         int32_t sequences = SEQUENCES[i % SEQUENCE_COUNTS], tokens = lengths[i / SEQUENCE_COUNTS];
         struct nj_sequences_memory memory =
-            memory_of_sequences(&facts->shape, KV_TYPE, NJ_DEFAULT_TOKEN_BUDGET, sequences, tokens);
+            memory_of_sequences(&facts->shape, kv_type, NJ_DEFAULT_TOKEN_BUDGET, sequences, tokens);
         json_array_append_new(rows,
                               json_pack("{s:i, s:i, s:I, s:I}", "sequences", sequences, "tokens", tokens, "kv_bytes",
                                         (json_int_t)memory.kv_bytes, "other_bytes", (json_int_t)memory.other_bytes));
     }
-    return json_pack("{s:I, s:s, s:i, s:o}", "weights_bytes", (json_int_t)facts->tensor_bytes, "kv_type", "f16",
-                     "token_budget", NJ_DEFAULT_TOKEN_BUDGET, "sequences", rows);
+    return json_pack("{s:I, s:s, s:i, s:o}", "weights_bytes", (json_int_t)facts->tensor_bytes, "kv_type",
+                     kv_type_name(kv_type), "token_budget", NJ_DEFAULT_TOKEN_BUDGET, "sequences", rows);
 }
 
-static json_t *doctor_json(const struct nj_model_facts *facts)
+static json_t *doctor_json(const struct nj_model_facts *facts, enum nj_kv_type kv_type)
 {
     struct nj_text path = {gguf_path(facts->gguf), strlen(gguf_path(facts->gguf))};
     return json_pack(
@@ -183,19 +184,22 @@ static json_t *doctor_json(const struct nj_model_facts *facts)
         "pretokenizer", doctor_json_text(facts->pretokenizer), "checked_shape", json_boolean(facts->is_shape_known),
         "chat_template", doctor_template_state(facts), "chat_template_problem",
         facts->template_problem.code == NJ_OK ? json_null() : utf8_json_message(facts->template_problem.message),
-        "memory", doctor_json_memory(facts));
+        "memory", doctor_json_memory(facts, kv_type));
 }
 
 int doctor_model(struct nj_context *context, const struct nj_arguments *arguments)
 {
     struct nj_error error = {0};
+    enum nj_kv_type kv_type;
+    if (plan_find_kv_type(arguments->kv_type, &kv_type, &error) != 0)
+        return console_report(&context->console, &error);
     struct nj_model_facts *facts = model_facts_read(arguments->model, &error);
     if (facts == NULL)
         return console_report(&context->console, &error);
     int code = facts->problem_count == 0 ? NJ_OK : NJ_BAD_DATA;
     if (!arguments->json)
-        doctor_print(facts);
-    else if (command_print_json(doctor_json(facts), &error) != 0)
+        doctor_print(facts, kv_type);
+    else if (command_print_json(doctor_json(facts, kv_type), &error) != 0)
         code = console_report(&context->console, &error);
     model_facts_free(facts);
     int output = command_finish_output(context);

@@ -1,6 +1,7 @@
 #include "pipeline/model_bench.h"
 
 #include "kernels/peak.h"
+#include "pipeline/job_plan.h"
 #include "pipeline/machine.h"
 #include "pipeline/memory_need.h"
 
@@ -41,6 +42,9 @@ static int choose_lengths(struct model_bench *bench, struct nj_error *error)
 static int open_bench(struct model_bench *bench, struct nj_error *error)
 {
     const struct nj_model_bench_options *options = bench->options;
+    enum nj_kv_type kv_type;
+    if (plan_find_kv_type(options->kv_type, &kv_type, error) != 0)
+        return -1;
     struct nj_model_options model_options = {.path = options->model_path,
                                              .cache_directory = options->cache_directory,
                                              .notice = options->notice,
@@ -52,7 +56,7 @@ static int open_bench(struct model_bench *bench, struct nj_error *error)
     bench->device = machine_open_device(options->kernels, options->threads, error);
     if (bench->device == NULL || model_load_weights(bench->model, bench->device, error) != 0)
         return -1;
-    bench->bench = (struct nj_bench_options){.kv_type = NJ_KV_F16,
+    bench->bench = (struct nj_bench_options){.kv_type = kv_type,
                                              .token_budget = options->token_budget > 0 ? options->token_budget
                                                                                        : NJ_DEFAULT_TOKEN_BUDGET,
                                              .seconds = options->seconds,
@@ -64,8 +68,10 @@ static void measure_machine(const struct model_bench *bench)
 {
     const struct nj_cpu_kernels *kernels = cpu_kernels_find(bench->options->kernels);
     const struct nj_peak_mix *mix = peak_mix_of(kernels);
-    struct nj_model_bench_machine machine = {
-        .kernels = kernels->name, .threads = device_threads(bench->device), .token_budget = bench->bench.token_budget};
+    struct nj_model_bench_machine machine = {.kernels = kernels->name,
+                                             .threads = device_threads(bench->device),
+                                             .token_budget = bench->bench.token_budget,
+                                             .kv_type = bench->bench.kv_type};
     if (mix != NULL) {
         machine.peak_mix = mix->name;
         machine.peak_operations_per_second = peak_measure_operations(mix, machine.threads);

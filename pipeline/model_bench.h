@@ -9,6 +9,7 @@
 struct nj_model_bench_options {
     const char *model_path, *cache_directory;
     const char *kernels;  /* NULL: auto */
+    const char *kv_type;  /* as in struct nj_job_options */
     int threads;          /* 0: as many as the process may use */
     int32_t token_budget; /* 0: default */
     /* Of the one long prompt (eight short ones share as many), and before each new token; 0: 512 and 200, or what the
@@ -24,6 +25,7 @@ struct nj_model_bench_machine {
     const char *kernels;
     int threads;
     int32_t token_budget;
+    enum nj_kv_type kv_type;
     const char *peak_mix; /* NULL: none is known for these kernels, and the peak is 0 */
     double peak_operations_per_second;
 };

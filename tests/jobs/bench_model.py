@@ -25,9 +25,10 @@ class BenchModel(Workspace):
         return 2 * (tokens * LAYERS * layer + logit_rows * WIDTH * vocabulary)
 
     def test_numbers_are_true(self):
-        report = self.bench("--prompt-tokens", 96, "--context", 70, "--threads", 2)
+        report = self.bench("--prompt-tokens", 96, "--context", 70, "--threads", 2, "--kv-type", "q8")
         vocabulary = json.loads(self.nightjar("doctor", "-m", self.model, "--json").stdout)["shape"]["vocabulary"]
         self.assertEqual((report["threads"], report["token_budget"], report["model"]), (2, 256, self.model))
+        self.assertEqual(report["kv_type"], "q8")
         self.assertGreater(report["peak_tops"], 0)
         rows = [(row["kind"], row["sequences"], row.get("prompt_tokens", row.get("context"))) for row in report["rows"]]
         self.assertEqual(rows, [("prefill", 1, 96), ("prefill", 8, 12), ("decode", 1, 70), ("decode", 8, 70),

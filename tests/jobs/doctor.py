@@ -18,8 +18,8 @@ class Model(Workspace):
         with open(cls.model, "rb") as file:
             cls.good = file.read()
 
-    def doctor(self, path, code=0):
-        return json.loads(self.nightjar("doctor", "-m", path, "--json", code=code).stdout)
+    def doctor(self, path, *options, code=0):
+        return json.loads(self.nightjar("doctor", "-m", path, "--json", *options, code=code).stdout)
 
     def changed(self, name, *changes):
         """The model with some bytes replaced by as many others."""
@@ -70,8 +70,12 @@ class Model(Workspace):
         block = 64 * 3 * 2 * 16 * 2 * 2  # positions, layers, KV heads, width, keys and values, float16
         for (sequences, tokens), row in rows.items():
             blocks = sequences * tokens // 64
-            self.assertTrue(0 <= row["kv_bytes"] - blocks * block < 4096 + 8 * blocks, (sequences, tokens))
+            self.assertTrue(0 <= row["kv_bytes"] - blocks * block < 4096 + 512 * blocks, (sequences, tokens))
             self.assertGreater(row["other_bytes"], 256 * 64 * 4)
+        smaller = self.doctor(self.model, "--kv-type", "q8")["memory"]
+        self.assertEqual((memory["kv_type"], smaller["kv_type"]), ("f16", "q8"))
+        for row in smaller["sequences"]:
+            self.assertLess(row["kv_bytes"], 0.8 * rows[(row["sequences"], row["tokens"])]["kv_bytes"])
 
     def test_text(self):
         text = self.nightjar("doctor", "--model", self.model).stdout.decode()
