@@ -141,13 +141,11 @@ NJ_TILES(signed_bytes, MATMUL_SIGNED, 0)
 
 matmul_tile_function avx2_integer_tile(enum nj_matrix_kind kind, int64_t tokens)
 {
-    int with_minimum = matrix_kind_info(kind)->has_minimum;
-    switch (matmul_form_of(kind)) {
-    case MATMUL_WHOLE:
-        return (with_minimum ? whole_minimum_tiles : whole_tiles)[tokens - 1];
-    case MATMUL_HALVES:
-        return (with_minimum ? halves_minimum_tiles : halves_tiles)[tokens - 1];
-    default:
-        return signed_bytes_tiles[tokens - 1];
-    }
+    /* [form][has minima] */
+    static const matmul_tile_function *const tables[][2] = {
+        [MATMUL_WHOLE] = {whole_tiles, whole_minimum_tiles},
+        [MATMUL_HALVES] = {halves_tiles, halves_minimum_tiles},
+        [MATMUL_SIGNED] = {signed_bytes_tiles, NULL},
+    };
+    return tables[matmul_form_of(kind)][matrix_kind_info(kind)->has_minimum][tokens - 1];
 }
