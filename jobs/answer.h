@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "pipeline/job.h"
+#include "pipeline/job/job.h"
 
 /* Control characters are escaped; a prompt is cut after a few lines, an answer is whole. */
 void answer_print(const struct nj_job_answer *answer, FILE *to);

@@ -3,7 +3,7 @@
 
 #include "jobs/commands.h"
 #include "jobs/signals.h"
-#include "pipeline/model_bench.h"
+#include "pipeline/job/model_bench.h"
 
 enum { DEFAULT_SECONDS = 5 };
 

@@ -7,8 +7,8 @@
 #include "jobs/progress.h"
 #include "jobs/signals.h"
 #include "jobs/values.h"
-#include "pipeline/plan.h"
-#include "pipeline/utf8_text.h"
+#include "pipeline/base/utf8_text.h"
+#include "pipeline/job/plan.h"
 
 enum { SIZE_BYTES = 32 };
 

@@ -7,7 +7,7 @@
 #include "jobs/console.h"
 #include "jobs/environment.h"
 #include "jobs/options.h"
-#include "pipeline/job.h"
+#include "pipeline/job/job.h"
 
 struct nj_context {
     const char *program; /* as it was called, for commands that messages suggest */

@@ -6,9 +6,9 @@
 #include "jobs/doctor.h"
 #include "jobs/values.h"
 #include "kernels/device.h"
-#include "pipeline/machine.h"
-#include "pipeline/machine_rates.h"
-#include "pipeline/utf8_text.h"
+#include "pipeline/base/utf8_text.h"
+#include "pipeline/machine/machine.h"
+#include "pipeline/machine/machine_rates.h"
 
 enum { SIZE_BYTES = 32 };
 

@@ -6,9 +6,9 @@
 #include "engine/model/model_facts.h"
 #include "jobs/doctor.h"
 #include "jobs/values.h"
-#include "pipeline/job_plan.h"
-#include "pipeline/memory_need.h"
-#include "pipeline/utf8_text.h"
+#include "pipeline/base/utf8_text.h"
+#include "pipeline/job/job_plan.h"
+#include "pipeline/job/memory_need.h"
 
 enum { SEQUENCE_COUNTS = 3, LENGTHS_MOST = 3, SIZE_BYTES = 32 };
 

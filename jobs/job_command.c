@@ -8,7 +8,7 @@
 #include "jobs/progress.h"
 #include "jobs/signals.h"
 #include "kernels/cpu_kernels.h"
-#include "pipeline/machine.h"
+#include "pipeline/machine/machine.h"
 
 enum { COMMAND_BYTES = 16384 };
 

@@ -8,7 +8,7 @@
 #include "jobs/nearest.h"
 #include "jobs/values.h"
 #include "kernels/cpu_kernels.h"
-#include "pipeline/job.h"
+#include "pipeline/job/job.h"
 
 enum { MOST_THREADS = 1024, MOST_TOKEN_BUDGET = 1000000, MOST_REQUESTS = 1000000000, MOST_BENCH_TOKENS = 1000000 };
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "jobs/console.h"
-#include "pipeline/job.h"
+#include "pipeline/job/job.h"
 
 struct nj_progress_display {
     struct nj_console *console;

@@ -10,7 +10,7 @@
 #include "jobs/nearest.h"
 #include "jobs/options.h"
 #include "jobs/values.h"
-#include "pipeline/job.h"
+#include "pipeline/job/job.h"
 
 static void test_counts(void **state)
 {

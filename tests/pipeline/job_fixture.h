@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "pipeline/job.h"
+#include "pipeline/job/job.h"
 
 enum { FIXTURE_TEXT_BYTES = 8192, FIXTURE_JOB_TIME = 1769896800 };
 

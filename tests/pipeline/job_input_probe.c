@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "pipeline/job.h"
+#include "pipeline/job/job.h"
 
 /* What it has cost until a moment. */
 struct cost {

@@ -4,7 +4,7 @@
 #include <zlib.h>
 
 #include "engine/base/file.h"
-#include "pipeline/checkpoint.h"
+#include "pipeline/output/checkpoint.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,7 +1,7 @@
 /* Progress in predicted work: it never goes back, ends at the total, and the range holds what was asked of it. */
 #include <math.h>
 
-#include "pipeline/estimate.h"
+#include "pipeline/job/estimate.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 enum { REQUESTS = 200, PROMPT = 100, MOST = 400 };

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "engine/base/file.h"
-#include "pipeline/index_file.h"
-#include "pipeline/job.h"
-#include "pipeline/record_log.h"
+#include "pipeline/index/index_file.h"
+#include "pipeline/job/job.h"
+#include "pipeline/output/record_log.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,8 +1,8 @@
 /* The index in memory and the order of work. */
 #include <stdlib.h>
 
-#include "pipeline/digest.h"
-#include "pipeline/order.h"
+#include "pipeline/base/digest.h"
+#include "pipeline/index/order.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 static void fill(struct nj_index *index, uint32_t count)

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "engine/base/file.h"
-#include "pipeline/index_file.h"
+#include "pipeline/index/index_file.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "engine/base/file.h"
-#include "pipeline/index_build.h"
+#include "pipeline/index/index_build.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/pipeline/job_fixture.h"
 #include "tests/support/temporary_directory.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "pipeline/input.h"
+#include "pipeline/input/input.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

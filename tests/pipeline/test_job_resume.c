@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "engine/base/file.h"
-#include "pipeline/lock.h"
+#include "pipeline/output/lock.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/pipeline/job_fixture.h"
 #include "tests/support/temporary_directory.h"

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "engine/base/file.h"
-#include "pipeline/record.h"
-#include "pipeline/record_log.h"
+#include "pipeline/output/record.h"
+#include "pipeline/output/record_log.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/pipeline/job_fixture.h"
 #include "tests/support/temporary_directory.h"

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/lengths.h"
+#include "pipeline/index/lengths.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 enum { MOST = 5000 };

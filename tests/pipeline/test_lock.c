@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "pipeline/lock.h"
-#include "pipeline/output.h"
+#include "pipeline/output/lock.h"
+#include "pipeline/output/output.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

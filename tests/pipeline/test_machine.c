@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/base/file.h"
-#include "pipeline/machine.h"
+#include "pipeline/machine/machine.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/memory_need.h"
+#include "pipeline/job/memory_need.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 static const uint64_t MIB = 1 << 20;

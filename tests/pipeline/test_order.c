@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "kernels/operations.h"
-#include "pipeline/digest.h"
-#include "pipeline/order.h"
+#include "pipeline/base/digest.h"
+#include "pipeline/index/order.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 /* What order.c and the index take while the test looks. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/prompt.h"
+#include "pipeline/request/prompt.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/pipeline/job_fixture.h"
 #include "tests/support/temporary_directory.h"

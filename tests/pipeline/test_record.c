@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/record.h"
+#include "pipeline/output/record.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 static const struct nj_record_context CONTEXT = {

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "engine/base/file.h"
-#include "pipeline/byte_buffer.h"
-#include "pipeline/record_log.h"
+#include "pipeline/base/byte_buffer.h"
+#include "pipeline/output/record_log.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

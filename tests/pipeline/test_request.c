@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/request.h"
+#include "pipeline/request/request.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 static bool parses(const char *line)

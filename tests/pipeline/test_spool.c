@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "engine/base/file.h"
-#include "pipeline/spool.h"
+#include "pipeline/input/spool.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

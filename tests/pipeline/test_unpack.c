@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "pipeline/archive_reader.h"
+#include "pipeline/input/archive_reader.h"
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 

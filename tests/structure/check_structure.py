@@ -6,6 +6,8 @@ import re
 import sys
 
 LAYERS = ["kernels", "engine", "pipeline", "jobs"]  # each may include itself and what stands before it
+ROOMS = {"engine": ["base", "formats", "tokenizer", "chat_template", "model", "sweep"],
+         "pipeline": ["base", "input", "request", "index", "output", "machine", "job"]}  # likewise
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "pipeline", "engine", "kernels", "jobs", "tests", "samples",
              "README.md", "LICENSE", "CHANGELOG.md", "docs", "build"}
 ONLY_IN_JOBS = re.compile(r"(?<![\w.>])(exit|_exit|getenv|secure_getenv)\s*\(|\bargv\b")
@@ -45,12 +47,16 @@ def function_lengths(text):
 
 def check_includes(path, text):
     layer = LAYERS.index(path.split("/")[0])
+    rooms = ROOMS.get(LAYERS[layer], [])
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r'\s*#\s*include\s+"([^"/]+)/', line)
         if match and match.group(1) in LAYERS and LAYERS.index(match.group(1)) > layer:
             yield f"{path}:{number}: {LAYERS[layer]}/ may not include {match.group(1)}/"
         elif re.match(r'\s*#\s*include\s+"(?!kernels/|engine/|pipeline/|jobs/)', line):
             yield f"{path}:{number}: includes are written from the root of the repository"
+        match = re.match(rf'\s*#\s*include\s+"{LAYERS[layer]}/([^"/]+)/', line)
+        if match and rooms and rooms.index(match.group(1)) > rooms.index(path.split("/")[1]):
+            yield f"{path}:{number}: {'/'.join(path.split('/')[:2])}/ may not include {LAYERS[layer]}/{match.group(1)}/"
 
 
 def check_content(path, text):
