@@ -12,7 +12,7 @@
 enum { REQUESTS = 16, LONGEST_TAIL = 60, MOST_NEW = 40, SEED = 21, BLOCK = NJ_KV_BLOCK_TOKENS };
 
 static struct trial_model opened;
-static struct trial expected; /* each request in a scheduler of its own */
+static struct trial expected, expected_q8; /* each request in a scheduler of its own */
 
 /* Puts the first `count` tokens of `text` before the request's prompt, of which `kept` tokens stay. */
 static void begin_with(struct trial_request *request, const int32_t *text, int32_t count, int32_t kept)
@@ -49,14 +49,26 @@ static void create(struct trial *trial)
 }
 
 /* One request, all alone. */
-static void run_alone(struct trial *trial, int index, struct nj_device *device)
+static void run_alone(struct trial *trial, int index, enum nj_kv_type kv_type, struct nj_device *device)
 {
     struct nj_error error = {0};
-    const struct nj_scheduler_options options = trial_options(trial);
+    struct nj_scheduler_options options = trial_options(trial);
+    options.kv_type = kv_type;
     for (int i = 0; i < REQUESTS; i++)
         trial->answer[i].is_done = i != index;
     assert_int_equal(trial_run(trial, opened.model, device, &options, &error), 0);
     assert_int_equal(trial->counts.shared_tokens, 0);
+}
+
+static void run_each_alone(struct trial *trial, enum nj_kv_type kv_type)
+{
+    struct nj_device *device = device_open_cpu(cpu_kernels_find(NULL), 1);
+    create(trial);
+    for (int i = 0; i < REQUESTS; i++)
+        run_alone(trial, i, kv_type, device);
+    for (int i = 0; i < REQUESTS; i++)
+        trial->answer[i].is_done = true;
+    device_close(device);
 }
 
 static int open_shared(void **state)
@@ -64,13 +76,8 @@ static int open_shared(void **state)
     (void)state;
     const struct nj_synthetic_shape shape = synthetic_shape_small();
     trial_model_open(&opened, &shape, NULL);
-    struct nj_device *device = device_open_cpu(cpu_kernels_find(NULL), 1);
-    create(&expected);
-    for (int i = 0; i < REQUESTS; i++)
-        run_alone(&expected, i, device);
-    for (int i = 0; i < REQUESTS; i++)
-        expected.answer[i].is_done = true;
-    device_close(device);
+    run_each_alone(&expected, NJ_KV_F16);
+    run_each_alone(&expected_q8, NJ_KV_Q8);
     return 0;
 }
 
@@ -78,6 +85,7 @@ static int close_shared(void **state)
 {
     (void)state;
     trial_destroy(&expected);
+    trial_destroy(&expected_q8);
     trial_model_close(&opened);
     return 0;
 }
@@ -122,6 +130,7 @@ struct way {
     int32_t token_budget, most_sequences;
     int64_t more_blocks; /* than the least; negative: plenty */
     bool is_reversed;
+    enum nj_kv_type kv_type;
 };
 
 static struct nj_scheduler_counts run_way(const struct way *way)
@@ -130,12 +139,13 @@ static struct nj_scheduler_counts run_way(const struct way *way)
     create(&trial);
     trial.is_reversed = way->is_reversed;
     struct nj_scheduler_options options = trial_options(&trial);
+    options.kv_type = way->kv_type;
     options.token_budget = way->token_budget;
     options.most_sequences = way->most_sequences;
     if (way->more_blocks >= 0)
         options.kv_blocks = scheduler_least_blocks(options.longest_sequence) + way->more_blocks;
     trial_run_all(&trial, opened.model, way->kernels, way->threads, &options);
-    trial_assert_same_answers(&expected, &trial);
+    trial_assert_same_answers(way->kv_type == NJ_KV_Q8 ? &expected_q8 : &expected, &trial);
     const struct nj_scheduler_counts counts = trial.counts;
     assert_int_equal(counts.prefill_tokens + counts.shared_tokens, prompt_tokens(&trial));
     if (way->more_blocks < 0)
@@ -150,8 +160,10 @@ static void test_what_is_alike_is_computed_once(void **state)
 {
     (void)state;
     static const struct way ways[] = {
-        {NULL, 1, 9, 40, -1, true},     {NULL, 2, 64, 1, -1, false},         {NULL, 3, 100, 5, -1, true},
-        {NULL, 1, 4000, 40, -1, false}, {"reference", 2, 512, 40, -1, true},
+        {NULL, 1, 9, 40, -1, true, NJ_KV_F16},          {NULL, 2, 64, 1, -1, false, NJ_KV_F16},
+        {NULL, 3, 100, 5, -1, true, NJ_KV_F16},         {NULL, 1, 4000, 40, -1, false, NJ_KV_F16},
+        {NULL, 2, 100, 40, -1, true, NJ_KV_Q8},         {NULL, 1, 30, 3, -1, false, NJ_KV_Q8},
+        {"reference", 2, 512, 40, -1, true, NJ_KV_F16},
     };
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         const struct nj_scheduler_counts counts = run_way(&ways[i]);
@@ -167,7 +179,13 @@ static void test_little_memory(void **state)
     const uint64_t shareable = shareable_tokens(&expected);
     uint64_t preemptions = 0, forgotten = 0;
     for (int64_t more = 0; more < 10; more += 2) {
-        const struct way way = {NULL, 2, more % 3 == 0 ? 512 : 40, more == 6 ? 3 : 40, more, more % 4 == 0};
+        const struct way way = {NULL,
+                                2,
+                                more % 3 == 0 ? 512 : 40,
+                                more == 6 ? 3 : 40,
+                                more,
+                                more % 4 == 0,
+                                more == 2 ? NJ_KV_Q8 : NJ_KV_F16};
         const struct nj_scheduler_counts counts = run_way(&way);
         assert_true(counts.shared_tokens > 0);
         preemptions += counts.preemptions;
