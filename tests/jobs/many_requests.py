@@ -64,6 +64,19 @@ class ManyRequests(Workspace):
                                 capture_output=True, env=self.environment, timeout=600)
         return json.loads(result.stdout), result.stderr.decode()
 
+    def plan(self, source):
+        """What `plan` says, and the most memory it was seen to hold, in bytes."""
+        process, most = self.start("plan", "-m", self.model, "--json", "--quiet", source), 0
+        while process.poll() is None:
+            try:
+                with open(f"/proc/{process.pid}/status", encoding="ascii") as status:
+                    most = max([most] + [1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM")])
+            except ProcessLookupError:
+                pass
+            time.sleep(0.002)
+        self.assertEqual(process.returncode, 0)
+        return json.loads(process.stdout.read()), most
+
     def check_rate(self, label, source, cost, count, least):
         rate = count / (cost["read"]["cpu_seconds"] - cost["open"]["cpu_seconds"])
         peer, idle = peer_rate(source), is_idle()
@@ -110,6 +123,14 @@ class ManyRequests(Workspace):
         if is_idle():
             self.assertLess(resume["read"]["seconds"], MOST_RESUME_SECONDS)
         self.check_growth("resuming", resume, one)
+
+    def test_plan_of_a_million_requests(self):
+        _, least = self.plan(self.write_plain("one.jsonl", 1))
+        plan, most = self.plan(self.write_plain("million.jsonl", REQUESTS))
+        self.assertEqual(plan["requests"], REQUESTS)
+        say(f"plan: {(most - least) / 1e6:.1f} MB more than with one request ({least / 1e6:.1f} MB)")
+        self.assertGreater(most, least)
+        self.assertLess(most - least, MOST_GROWTH_BYTES)
 
     def test_batch_lines(self):
         source = self.write_batch("batch.jsonl", BATCH_LINES)
