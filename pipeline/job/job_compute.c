@@ -60,7 +60,8 @@ static int pull_entry(struct nj_job *job, const struct nj_index_entry *entry, st
         return -1;
     const struct nj_examined *pulled = &job->pulled;
     if (pulled->ok && pulled->digest.low == entry->digest && (uint32_t)pulled->prompt.count == entry->prompt_tokens &&
-        (uint32_t)pulled->prompt.max_new_tokens == entry->max_new_tokens)
+        (uint32_t)pulled->prompt.max_new_tokens == entry->max_new_tokens &&
+        (uint32_t)request_samples(&pulled->request) == index_entry_samples(entry))
         return 0;
     error_set(error, NJ_BAD_DATA, "the input has changed while the job runs: restore it and run the job again");
     return error_at(error, input_file_at(job->input, line.file)->path, (int64_t)line.number, (int64_t)line.offset);
@@ -218,7 +219,7 @@ static int run_scheduler(struct nj_job *job, struct nj_error *error)
     if (job->scheduler == NULL)
         return -1;
     job->counts.kv_blocks = (uint64_t)plan.kv_blocks;
-    job->counts.kv_bytes = kv_cache_bytes(&job->model->shape, plan.kv_type, plan.kv_blocks);
+    job->counts.kv_bytes = (uint64_t)plan.kv_blocks * kv_block_bytes(&job->model->shape, plan.kv_type);
     job->progress.phase = NJ_PHASE_COMPUTE;
     job_report(job);
     return scheduler_run(job->scheduler, error);

@@ -94,12 +94,13 @@ int plan_make(const struct nj_plan_facts *facts, struct nj_plan *out, struct nj_
                                           .kv_type = facts->kv_type};
     if (plan_kv(facts, plan, error) != 0)
         return -1;
-    out->need = (struct nj_memory_need){
-        .weights_bytes = facts->weights_bytes,
-        .kv_bytes = kv_cache_bytes(facts->shape, plan->kv_type, plan->kv_blocks),
-        .least_kv_bytes = kv_cache_bytes(facts->shape, plan->kv_type, scheduler_least_blocks(plan->longest_sequence)),
-        .token_budget = plan->token_budget,
-        .longest_sequence = plan->longest_sequence};
+    const uint64_t block_bytes = kv_block_bytes(facts->shape, plan->kv_type);
+    out->need = (struct nj_memory_need){.weights_bytes = facts->weights_bytes,
+                                        .kv_bytes = (uint64_t)plan->kv_blocks * block_bytes,
+                                        .least_kv_bytes =
+                                            (uint64_t)scheduler_least_blocks(plan->longest_sequence) * block_bytes,
+                                        .token_budget = plan->token_budget,
+                                        .longest_sequence = plan->longest_sequence};
     out->need.other_bytes = scheduler_bytes(facts->shape, plan) - out->need.kv_bytes;
     return memory_need_check(&out->need, facts->available_bytes, error);
 }

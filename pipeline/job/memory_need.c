@@ -36,7 +36,7 @@ struct nj_sequences_memory memory_of_sequences(const struct nj_hyperparameters *
                                                  .longest_sequence = tokens,
                                                  .most_sequences = sequences,
                                                  .kv_type = kv_type};
-    uint64_t kv_bytes = kv_cache_bytes(shape, kv_type, options.kv_blocks);
+    uint64_t kv_bytes = (uint64_t)options.kv_blocks * kv_block_bytes(shape, kv_type);
     return (struct nj_sequences_memory){.kv_bytes = kv_bytes,
                                         .other_bytes = scheduler_bytes(shape, &options) - kv_bytes};
 }

@@ -10,8 +10,8 @@ enum { NJ_DEFAULT_TOKEN_BUDGET = 256 };
 
 struct nj_memory_need {
     uint64_t weights_bytes;            /* still to be loaded */
-    uint64_t kv_bytes, least_kv_bytes; /* as planned; what the longest request alone takes */
-    uint64_t other_bytes;              /* activations, tokens, logits */
+    uint64_t kv_bytes, least_kv_bytes; /* blocks as planned; those that the longest request alone takes */
+    uint64_t other_bytes;              /* activations, tokens, logits, what is known of each block */
     int32_t token_budget, longest_sequence;
 };
 

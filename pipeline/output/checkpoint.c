@@ -9,7 +9,8 @@
 #include "engine/base/file.h"
 
 static const char MAGIC[8] = "NJCKPT";
-enum { CHECKPOINT_BYTES_MOST = 1 << 30 };
+/* More than any job writes: what it holds in memory of its sequences. */
+static const uint64_t CHECKPOINT_BYTES_MOST = UINT64_C(1) << 36;
 
 struct mark_bytes {
     uint64_t length, crc;

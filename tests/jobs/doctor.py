@@ -70,7 +70,7 @@ class Model(Workspace):
         block = 64 * 3 * 2 * 16 * 2 * 2  # positions, layers, KV heads, width, keys and values, float16
         for (sequences, tokens), row in rows.items():
             blocks = sequences * tokens // 64
-            self.assertTrue(0 <= row["kv_bytes"] - blocks * block < 4096 + 512 * blocks, (sequences, tokens))
+            self.assertEqual(row["kv_bytes"], blocks * block, (sequences, tokens))
             self.assertGreater(row["other_bytes"], 256 * 64 * 4)
         smaller = self.doctor(self.model, "--kv-type", "q8")["memory"]
         self.assertEqual((memory["kv_type"], smaller["kv_type"]), ("f16", "q8"))
