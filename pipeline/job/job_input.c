@@ -209,7 +209,10 @@ static int match_checkpoint(struct nj_job *job, struct nj_error *error)
         job->resumptions[job->resumption_count++] = (struct nj_resumption){.position = position, .sequence = sequence};
         estimate_add_restored(&job->estimate, (uint32_t)sequence->generated_count);
     }
-    return put_wanted_first(job, error);
+    if (put_wanted_first(job, error) != 0)
+        return -1;
+    job->is_checkpoint_matched = true;
+    return 0;
 }
 
 static int describe_bad_line(struct nj_job *job, const struct nj_index_entry *entry, const struct nj_line *line,

@@ -59,6 +59,7 @@ struct nj_job {
     struct nj_record_log *results, *errors, *runs;
     struct nj_record_context record_context;
     struct nj_checkpoint checkpoint; /* as found */
+    bool is_checkpoint_matched;      /* the resumptions are all there: the checkpoint may be replaced */
     struct nj_resumption *resumptions;
     /* The first `resumptions_wanted` go on in this run; the others only stay in the checkpoint. Those before
      * `resumptions_passed` are taken. */
