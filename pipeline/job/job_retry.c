@@ -54,7 +54,7 @@ int job_read_retry(struct nj_job *job, struct nj_error *error)
     return got;
 }
 
-static uint64_t count_pending(const struct nj_job *job)
+uint64_t job_retries_left(const struct nj_job *job)
 {
     uint64_t pending = 0;
     for (uint32_t i = 0; i < index_count(job->index); i++) {
@@ -238,7 +238,7 @@ int job_choose_retry(struct nj_job *job, struct nj_error *error)
 {
     struct choice choice = {.job = job};
     struct id_list list = {0};
-    uint64_t pending = job->retry.kinds != 0 ? count_pending(job) : 0;
+    uint64_t pending = job->retry.kinds != 0 ? job_retries_left(job) : 0;
     if (pending > 0)
         job_say(job, "%" PRIu64 " requests are left to be answered again (--retry of an earlier run)", pending);
     bool has_ids = (job->options->retry & NJ_RETRY_IDS) != 0;
@@ -248,6 +248,10 @@ int job_choose_retry(struct nj_job *job, struct nj_error *error)
     unsigned kinds = new_kinds(job, ids);
     int result = (kinds & NJ_RETRY_IDS) != 0 ? choose_ids(&choice, &list, error) : 0;
     free(list.content);
+    if (result == 0 && kinds == 0 && pending == 0 && job->options->retry != 0)
+        job_say(job,
+                "what --retry asks for was done by the last run, which was ended before it could note that; give it "
+                "again to answer the requests once more");
     if (result != 0 || kinds == 0)
         return result;
     choose_kinds(&choice, kinds);

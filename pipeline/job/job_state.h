@@ -109,7 +109,9 @@ int job_make_index(struct nj_job *job, struct nj_error *error);
 int job_read_retry(struct nj_job *job, struct nj_error *error);
 /* After it: takes the requests that this run asks for back into the work, and remembers them. */
 int job_choose_retry(struct nj_job *job, struct nj_error *error);
-/* When every request has its record. */
+/* Requests that wait for another record. */
+uint64_t job_retries_left(const struct nj_job *job);
+/* When there are none. */
 int job_end_retry(const struct nj_job *job, struct nj_error *error);
 
 /* job_input.c: the index, what is done already, the records of bad lines. */
