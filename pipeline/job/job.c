@@ -113,6 +113,7 @@ static void close_job(struct nj_job *job)
     record_log_close(job->results);
     record_log_close(job->errors);
     record_log_close(job->runs);
+    free(job->retry_ids);
     free(job->resumptions);
     checkpoint_free(&job->checkpoint);
     examiner_free(&job->examiner);

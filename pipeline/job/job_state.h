@@ -65,7 +65,9 @@ struct nj_job {
      * `resumptions_passed` are taken. */
     size_t resumption_count, resumptions_wanted, resumptions_passed;
     struct nj_retry_wish retry; /* what retry.bin was made for; kinds 0: there is none */
-    uint64_t strays;            /* results that belong to no line of the input */
+    char *retry_ids;            /* the file of ids that this run was given; NULL: none */
+    size_t retry_ids_length;
+    uint64_t strays; /* results that belong to no line of the input */
 
     struct nj_device *device;
     struct nj_scheduler *scheduler;
@@ -105,6 +107,9 @@ int job_open(struct nj_job *job, struct nj_error *error);
 int job_make_index(struct nj_job *job, struct nj_error *error);
 
 /* job_retry.c */
+/* When there is an index, and before anything is written: reads the ids to retry; NJ_BAD_DATA if the input lacks one.
+ */
+int job_check_retry(struct nj_job *job, struct nj_error *error);
 /* Before the logs are read: of the requests that an earlier run left to retry, only a later record counts. */
 int job_read_retry(struct nj_job *job, struct nj_error *error);
 /* After it: takes the requests that this run asks for back into the work, and remembers them. */
