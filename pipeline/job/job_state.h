@@ -119,7 +119,14 @@ uint64_t job_retries_left(const struct nj_job *job);
 /* When there are none. */
 int job_end_retry(const struct nj_job *job, struct nj_error *error);
 
-/* job_input.c: the index, what is done already, the records of bad lines. */
+/* job_bad_lines.c: of entries that are no requests; the input can be read again. */
+/* Whether a line of errors.jsonl is what would be written of the bad line now: 1, 0, -1. */
+int job_bad_line_has_record(struct nj_job *job, const struct nj_index_entry *entry, const char *line, size_t length,
+                            unsigned attempt, struct nj_error *error);
+/* Writes the records that are not there. */
+int job_write_bad_lines(struct nj_job *job, struct nj_error *error);
+
+/* job_input.c: the index, and what is done already. */
 int job_read_input(struct nj_job *job, struct nj_error *error);
 /* The entry with this id and, unless it is NULL, this digest: 1, 0 if there is none, -1. While the index has its
  * table. */
