@@ -30,8 +30,9 @@ static const struct nj_command commands[] = {
      "resume night --threads 4"},
     {"plan", NJ_FOR_PLAN, command_plan, "-m MODEL [OPTIONS] INPUT...",
      "read the input and tell what a job would need, without running it",
-     "Takes the arguments of run, reads the input once and tells what is good and bad in it, how long prompts are,\n"
-     "the memory that the job needs, and very roughly its time. Writes nothing. Exit code 78: it would not fit.\n",
+     "Takes the arguments of run, except --accept and --retry; reads the input once and tells what is good and bad\n"
+     "in it, how long prompts are, the memory that the job needs, and very roughly its time. Writes nothing.\n"
+     "Exit code 78: it would not fit.\n",
      "plan -m model.gguf prompts.jsonl"},
     {"status", NJ_FOR_STATUS, command_status, "DIR [--json]", "show how far a job is",
      "Shows how far the job in DIR is, while it runs or afterwards.\n", "status night"},

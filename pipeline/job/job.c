@@ -33,6 +33,15 @@ bool job_must_stop(const struct nj_job *job)
     return job->stop != NULL && atomic_load(job->stop) != 0;
 }
 
+/* Only --first ends before all requests have a record without having been stopped; the retry may have come to its end
+ * with it. If its list cannot be removed, the next run does it. */
+static void end_first(const struct nj_job *job, const struct nj_error *error)
+{
+    struct nj_error ending;
+    if (error->code == NJ_INTERRUPTED && !job_must_stop(job) && job->index != NULL && job_retries_left(job) == 0)
+        job_end_retry(job, &ending);
+}
+
 static int compute_and_save(struct nj_job *job, struct nj_error *error)
 {
     int result = job_read_input(job, error);
@@ -40,12 +49,14 @@ static int compute_and_save(struct nj_job *job, struct nj_error *error)
         result = job_compute(job, error);
     /* Whatever happened, what there is must be saved; the first error is the one to report. */
     struct nj_error saving = {0};
-    if (job_save_all(job, &saving) != 0 && (result == 0 || (error != NULL && error->code == NJ_INTERRUPTED))) {
-        if (error != NULL)
-            *error = saving;
+    if (job_save_all(job, &saving) != 0 && (result == 0 || error->code == NJ_INTERRUPTED)) {
+        *error = saving;
         result = -1;
     }
-    return result == 0 ? job_end_retry(job, error) : result;
+    if (result == 0)
+        return job_end_retry(job, error);
+    end_first(job, error);
+    return result;
 }
 
 /* Gives the reserve back and tells the files how the run ended. */
@@ -102,6 +113,7 @@ static void close_job(struct nj_job *job)
     record_log_close(job->results);
     record_log_close(job->errors);
     record_log_close(job->runs);
+    free(job->retry_ids);
     free(job->resumptions);
     checkpoint_free(&job->checkpoint);
     examiner_free(&job->examiner);

@@ -152,7 +152,8 @@ static int build_index(struct nj_job *job, const char *path, struct nj_index_rea
     }
     struct nj_index_build build = describe_build(job, writer);
     int result = -1;
-    if (index_build(&build, &job->totals, error) == 0 && (old == NULL || compare_records(job, old, error) == 0) &&
+    if (index_build(&build, &job->totals, error) == 0 && job_check_retry(job, error) == 0 &&
+        (old == NULL || compare_records(job, old, error) == 0) &&
         job_file_write(job->directory, &job->file, error) == 0 && input_commit_spool(job->input, error) == 0)
         result = index_writer_commit(writer, job->input, error);
     index_writer_destroy(writer);
@@ -178,7 +179,7 @@ static int load_index(struct nj_job *job, struct nj_index_reader *old, struct nj
         struct nj_index_build build = describe_build(job, NULL);
         int result = index_load(&build, old, &job->totals, &loading);
         if (result == 0 && !needs_bad_lines(job))
-            return job_file_write(job->directory, &job->file, error) == 0 ? 1 : -1;
+            return job_check_retry(job, error) == 0 && job_file_write(job->directory, &job->file, error) == 0 ? 1 : -1;
         if (result != 0 && loading.code != NJ_BAD_DATA) {
             *error = loading;
             return -1;

@@ -1,4 +1,4 @@
-/* The first part of a job: the index, what is done already, the records of bad lines. */
+/* The first part of a job: the index, and what is done already. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "pipeline/job/status_file.h"
 #include "pipeline/output/output.h"
 
-enum { STOP_ENTRIES = 64, RECORD_BYTES_GUESS = 256, TOKEN_BYTES_GUESS = 6 };
+enum { RECORD_BYTES_GUESS = 256, TOKEN_BYTES_GUESS = 6 };
 
 static void forward_notice(void *context, const char *line)
 {
@@ -93,6 +93,19 @@ static void take_record(struct nj_job *job, struct nj_index_entry *entry, const 
     entry->cut = cut;
 }
 
+/* The latest record of a bad line must say what is wrong with it, and where, as the input is now: the line may have
+ * moved, or the one whose id it has. */
+static int take_bad_record(struct nj_job *job, struct nj_index_entry *entry, const char *line, size_t length,
+                           unsigned attempt, struct nj_error *error)
+{
+    int current = job_bad_line_has_record(job, entry, line, length, attempt, error);
+    if (current > 0 && !entry->done)
+        job_count_done(job, entry, 0, true, false);
+    else if (current == 0 && entry->done)
+        job_count_undone(job, entry);
+    return current < 0 ? -1 : 0;
+}
+
 static int note_record(void *context, const char *line, size_t length, uint64_t offset, struct nj_error *error)
 {
     struct log_visit *visit = context;
@@ -105,9 +118,12 @@ static int note_record(void *context, const char *line, size_t length, uint64_t 
     int found = job_find_entry(job, key.id_hash, &key.digest, &position, error);
     if (found < 0)
         return -1;
-    if (found > 0)
-        take_record(job, index_at(job->index, position), &key, visit->failed, record_is_cut(line, length));
-    else
+    struct nj_index_entry *entry = found > 0 ? index_at(job->index, position) : NULL;
+    if (entry != NULL && entry->kind == NJ_ENTRY_REQUEST)
+        take_record(job, entry, &key, visit->failed, record_is_cut(line, length));
+    else if (entry != NULL && take_bad_record(job, entry, line, length, key.attempt, error) != 0)
+        return -1;
+    else if (entry == NULL)
         job->strays += !visit->failed;
     raise_attempts(job, &key);
     return 0;
@@ -209,75 +225,10 @@ static int match_checkpoint(struct nj_job *job, struct nj_error *error)
         job->resumptions[job->resumption_count++] = (struct nj_resumption){.position = position, .sequence = sequence};
         estimate_add_restored(&job->estimate, (uint32_t)sequence->generated_count);
     }
-    return put_wanted_first(job, error);
-}
-
-static int describe_bad_line(struct nj_job *job, const struct nj_index_entry *entry, const struct nj_line *line,
-                             struct nj_examined *examined, const char *id, struct nj_error *error)
-{
-    if (examined->digest.low != entry->digest) {
-        error_set(error, NJ_BAD_DATA, "the input has changed while the job runs");
-        return error_at(error, input_file_at(job->input, line->file)->path, (int64_t)line->number, -1);
-    }
-    if (entry->kind == NJ_ENTRY_DUPLICATE) {
-        char *own = examined->request.id != NULL ? strndup(examined->request.id, examined->request.id_length)
-                                                 : examine_make_id(&job->examiner, line->file, line->number, 1);
-        int result = own == NULL
-                         ? error_set(error, NJ_INTERNAL, "out of memory")
-                         : index_describe_duplicate(&job->examiner, job->index, own, entry, &examined->problem, error);
-        free(own);
-        if (result != 0)
-            return -1;
-    }
-    struct nj_record_subject subject = {
-        .id = id, .shape = examined->request.shape, .digest = examined->digest, .attempt = entry->attempts + 1u};
-    struct nj_record_place place = {.file = input_file_at(job->input, line->file)->label,
-                                    .line = line->number,
-                                    .byte = line->offset +
-                                            (examined->problem.byte > 0 ? (uint64_t)examined->problem.byte : 0)};
-    char *record = record_make_error(&job->record_context, &subject, &examined->problem, &place, error);
-    int result = record == NULL ? -1 : record_log_append(job->errors, record, error);
-    free(record);
-    return result;
-}
-
-static int write_bad_line(struct nj_job *job, struct nj_index_entry *entry, struct nj_error *error)
-{
-    struct nj_line line;
-    struct nj_examined examined = {0};
-    if (examine_read_again(&job->examiner, entry, &line, error) != 0)
+    if (put_wanted_first(job, error) != 0)
         return -1;
-    /* Describing a duplicate reads another line into the same buffer: the text is not used after this. */
-    int result = examine_line(&job->examiner, &line, &examined, error);
-    char *id = result == 0 ? examine_entry_id(&job->examiner, job->index, entry, &examined.request) : NULL;
-    if (result == 0 && id == NULL)
-        result = error_set(error, NJ_INTERNAL, "out of memory");
-    if (result == 0)
-        result = describe_bad_line(job, entry, &line, &examined, id, error);
-    if (result == 0)
-        job_count_done(job, entry, 0, true, true);
-    free(id);
-    examined_free(&examined);
-    return result;
-}
-
-static int write_bad_lines(struct nj_job *job, struct nj_error *error)
-{
-    for (uint32_t i = 0; i < index_count(job->index); i++) {
-        struct nj_index_entry *entry = index_at(job->index, i);
-        if (entry->kind == NJ_ENTRY_REQUEST || entry->done)
-            continue;
-        if (write_bad_line(job, entry, error) != 0)
-            return -1;
-        if (job->counts.finished % STOP_ENTRIES == 0) {
-            if (job_must_stop(job))
-                return error_set(error, NJ_INTERRUPTED, "interrupted");
-            job_report(job);
-            if (job_save_some(job, error) != 0)
-                return -1;
-        }
-    }
-    return record_log_sync(job->errors, error);
+    job->is_checkpoint_matched = true;
+    return 0;
 }
 
 /* Refuses only what cannot go well; a disk that long answers could fill is worth a word. */
@@ -319,8 +270,9 @@ int job_read_input(struct nj_job *job, struct nj_error *error)
     job->position_limit = order_limit(job->index, job->options->first);
     int has_checkpoint = read_checkpoint(job, error);
     if (has_checkpoint < 0 || job_read_retry(job, error) != 0 || read_logs(job, has_checkpoint > 0, error) != 0 ||
-        match_checkpoint(job, error) != 0 || job_choose_retry(job, error) != 0 || write_bad_lines(job, error) != 0 ||
-        index_check_some_good(&job->totals, error) != 0 || check_space(job, error) != 0)
+        match_checkpoint(job, error) != 0 || job_choose_retry(job, error) != 0 ||
+        job_write_bad_lines(job, error) != 0 || index_check_some_good(&job->totals, error) != 0 ||
+        check_space(job, error) != 0)
         return -1;
     if (job->totals.requests == 0)
         job_say(job, "warning: the input holds no requests");

@@ -54,7 +54,7 @@ int job_read_retry(struct nj_job *job, struct nj_error *error)
     return got;
 }
 
-static uint64_t count_pending(const struct nj_job *job)
+uint64_t job_retries_left(const struct nj_job *job)
 {
     uint64_t pending = 0;
     for (uint32_t i = 0; i < index_count(job->index); i++) {
@@ -97,16 +97,14 @@ static void choose_kinds(struct choice *choice, unsigned kinds)
 
 /* The file of ids, line by line. */
 struct id_list {
-    char *content;
+    const char *content;
     size_t length, at;
     uint64_t line;
 };
 
-static int open_ids(const char *path, struct id_list *list, struct nj_error *error)
+static struct id_list list_ids(const struct nj_job *job)
 {
-    *list = (struct id_list){0};
-    list->content = file_read_whole(path, IDS_BYTES_MOST, &list->length, error);
-    return list->content != NULL ? 0 : -1;
+    return (struct id_list){.content = job->retry_ids, .length = job->retry_ids_length};
 }
 
 /* The next id; NULL at the end. */
@@ -131,14 +129,14 @@ static const char *next_id(struct id_list *list, size_t *length)
     return NULL;
 }
 
-/* All of them, before anything is done for one. */
-static int check_ids(struct nj_job *job, struct id_list *list, struct nj_error *error)
+static int check_ids(struct nj_job *job, struct nj_error *error)
 {
+    struct id_list list = list_ids(job);
     char examples[400] = "";
     uint64_t unknown = 0, first_line = 0;
     size_t length;
     const char *id;
-    while ((id = next_id(list, &length)) != NULL) {
+    while ((id = next_id(&list, &length)) != NULL) {
         uint32_t position;
         int found = job_find_entry(job, digest_of(id, length), NULL, &position, error);
         if (found < 0)
@@ -150,9 +148,8 @@ static int check_ids(struct nj_job *job, struct id_list *list, struct nj_error *
         utf8_copy_printable(shown, sizeof shown, id, length);
         snprintf(examples + used, sizeof examples - used, "%s\"%s\"", used > 0 ? ", " : "", shown);
         if (first_line == 0)
-            first_line = list->line;
+            first_line = list.line;
     }
-    list->at = list->line = 0;
     if (unknown == 0)
         return 0;
     error_set(error, NJ_BAD_DATA, "%" PRIu64 " ids to retry are in no line of the input (%s%s): correct or remove them",
@@ -160,17 +157,42 @@ static int check_ids(struct nj_job *job, struct id_list *list, struct nj_error *
     return error_at(error, job->options->retry_ids_path, (int64_t)first_line, -1);
 }
 
-static int choose_ids(struct choice *choice, struct id_list *list, struct nj_error *error)
+/* By the retry that is under way: such ids may have left the input since. What is wrong with retry.bin is told when it
+ * is read. */
+static bool are_taken(const struct nj_job *job)
 {
+    struct nj_error unused;
+    char *path = retry_path(job, &unused);
+    struct nj_retry_reader *reader = path == NULL ? NULL : retry_reader_open(path, job->file.job_digest, &unused);
+    const struct nj_digest ids = digest_of(job->retry_ids, job->retry_ids_length);
+    const bool taken = reader != NULL && digest_equal(retry_reader_wish(reader).ids, ids);
+    retry_reader_close(reader);
+    free(path);
+    return taken;
+}
+
+int job_check_retry(struct nj_job *job, struct nj_error *error)
+{
+    if ((job->options->retry & NJ_RETRY_IDS) == 0)
+        return 0;
+    job->retry_ids = file_read_whole(job->options->retry_ids_path, IDS_BYTES_MOST, &job->retry_ids_length, error);
+    if (job->retry_ids == NULL)
+        return -1;
+    return are_taken(job) ? 0 : check_ids(job, error);
+}
+
+static int choose_ids(struct choice *choice, struct nj_error *error)
+{
+    struct id_list list = list_ids(choice->job);
     size_t length;
     const char *id;
-    if (check_ids(choice->job, list, error) != 0)
-        return -1;
-    while ((id = next_id(list, &length)) != NULL) {
+    while ((id = next_id(&list, &length)) != NULL) {
         uint32_t position;
-        if (job_find_entry(choice->job, digest_of(id, length), NULL, &position, error) <= 0)
+        int found = job_find_entry(choice->job, digest_of(id, length), NULL, &position, error);
+        if (found < 0)
             return -1;
-        choose_entry(choice, index_at(choice->job->index, position));
+        if (found > 0)
+            choose_entry(choice, index_at(choice->job->index, position));
     }
     return 0;
 }
@@ -237,17 +259,17 @@ static unsigned new_kinds(const struct nj_job *job, struct nj_digest ids)
 int job_choose_retry(struct nj_job *job, struct nj_error *error)
 {
     struct choice choice = {.job = job};
-    struct id_list list = {0};
-    uint64_t pending = job->retry.kinds != 0 ? count_pending(job) : 0;
+    uint64_t pending = job->retry.kinds != 0 ? job_retries_left(job) : 0;
     if (pending > 0)
         job_say(job, "%" PRIu64 " requests are left to be answered again (--retry of an earlier run)", pending);
     bool has_ids = (job->options->retry & NJ_RETRY_IDS) != 0;
-    if (has_ids && open_ids(job->options->retry_ids_path, &list, error) != 0)
-        return -1;
-    struct nj_digest ids = has_ids ? digest_of(list.content, list.length) : job->retry.ids;
+    struct nj_digest ids = has_ids ? digest_of(job->retry_ids, job->retry_ids_length) : job->retry.ids;
     unsigned kinds = new_kinds(job, ids);
-    int result = (kinds & NJ_RETRY_IDS) != 0 ? choose_ids(&choice, &list, error) : 0;
-    free(list.content);
+    int result = (kinds & NJ_RETRY_IDS) != 0 ? choose_ids(&choice, error) : 0;
+    if (result == 0 && kinds == 0 && pending == 0 && job->options->retry != 0)
+        job_say(job,
+                "what --retry asks for was done by the last run, which was ended before it could note that; give it "
+                "again to answer the requests once more");
     if (result != 0 || kinds == 0)
         return result;
     choose_kinds(&choice, kinds);

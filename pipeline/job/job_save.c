@@ -90,6 +90,8 @@ static int save_checkpoint(struct nj_job *job, struct nj_error *error)
         return 0; /* the last checkpoint still says all there is to say */
     if (sync_logs(job, error) != 0)
         return -1;
+    if (!job->is_checkpoint_matched)
+        return 0; /* part of its sequences would be lost */
     struct visit visit = {.job = job};
     char *path = output_path(job->directory, "inflight.ckpt", error);
     int result = -1;

@@ -59,12 +59,15 @@ struct nj_job {
     struct nj_record_log *results, *errors, *runs;
     struct nj_record_context record_context;
     struct nj_checkpoint checkpoint; /* as found */
+    bool is_checkpoint_matched;      /* the resumptions are all there: the checkpoint may be replaced */
     struct nj_resumption *resumptions;
     /* The first `resumptions_wanted` go on in this run; the others only stay in the checkpoint. Those before
      * `resumptions_passed` are taken. */
     size_t resumption_count, resumptions_wanted, resumptions_passed;
     struct nj_retry_wish retry; /* what retry.bin was made for; kinds 0: there is none */
-    uint64_t strays;            /* results that belong to no line of the input */
+    char *retry_ids;            /* the file of ids that this run was given; NULL: none */
+    size_t retry_ids_length;
+    uint64_t strays; /* results that belong to no line of the input */
 
     struct nj_device *device;
     struct nj_scheduler *scheduler;
@@ -104,14 +107,26 @@ int job_open(struct nj_job *job, struct nj_error *error);
 int job_make_index(struct nj_job *job, struct nj_error *error);
 
 /* job_retry.c */
+/* When there is an index, and before anything is written: reads the ids to retry; NJ_BAD_DATA if the input lacks one.
+ */
+int job_check_retry(struct nj_job *job, struct nj_error *error);
 /* Before the logs are read: of the requests that an earlier run left to retry, only a later record counts. */
 int job_read_retry(struct nj_job *job, struct nj_error *error);
 /* After it: takes the requests that this run asks for back into the work, and remembers them. */
 int job_choose_retry(struct nj_job *job, struct nj_error *error);
-/* When every request has its record. */
+/* Requests that wait for another record. */
+uint64_t job_retries_left(const struct nj_job *job);
+/* When there are none. */
 int job_end_retry(const struct nj_job *job, struct nj_error *error);
 
-/* job_input.c: the index, what is done already, the records of bad lines. */
+/* job_bad_lines.c: of entries that are no requests; the input can be read again. */
+/* Whether a line of errors.jsonl is what would be written of the bad line now: 1, 0, -1. */
+int job_bad_line_has_record(struct nj_job *job, const struct nj_index_entry *entry, const char *line, size_t length,
+                            unsigned attempt, struct nj_error *error);
+/* Writes the records that are not there. */
+int job_write_bad_lines(struct nj_job *job, struct nj_error *error);
+
+/* job_input.c: the index, and what is done already. */
 int job_read_input(struct nj_job *job, struct nj_error *error);
 /* The entry with this id and, unless it is NULL, this digest: 1, 0 if there is none, -1. While the index has its
  * table. */

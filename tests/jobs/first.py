@@ -75,10 +75,12 @@ class First(Workspace):
         process = self.start(*self.job("killed", self.source, "--first", 40, *words))
         self.wait_for_records(process, "killed", 12)
         process.kill()
-        process.wait()
+        self.assertEqual(process.wait(), -signal.SIGKILL, "it had ended before")
         process = self.start(*self.job("killed", self.source, "--first", 40, *words))
         self.wait_for_records(process, "killed", 20)
         send(process, signal.SIGTERM, 10)
+        self.assertEqual(process.returncode, 75)
+        self.assertLess(self.record_count("killed"), 40 + len(BAD), "it had ended before")
         self.nightjar(*self.job("killed", self.source, "--first", 40, *words), code=75)
         self.assertEqual(self.record_count("killed"), 40 + len(BAD))
         self.nightjar("resume", self.path("killed"), code=1)
@@ -87,9 +89,9 @@ class First(Workspace):
 
     def test_answers_in_flight_of_others_are_kept(self):
         """What a whole run had begun is not lost by a run of the first requests in between."""
-        process = self.start(*self.job("between", self.source, "--threads", 1, "--token-budget", 16, "--quiet"))
-        self.wait_for_records(process, "between", 20)
-        time.sleep(0.05)
+        process = self.start(*self.job("between", self.source, "--threads", 1, "--token-budget", 8, "--quiet"))
+        self.wait_for_records(process, "between", 12)
+        time.sleep(0.02)
         send(process, signal.SIGTERM, 10)
         self.assertEqual(process.returncode, 75)
         self.assertGreater(os.path.getsize(self.path("between", "inflight.ckpt")), 200, "nothing was in flight")

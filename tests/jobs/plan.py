@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import re
 import statistics
 import tarfile
 
@@ -139,6 +140,13 @@ class Plan(Workspace):
             report = self.plan(*words, **keywords)
             self.assertEqual((report["requests"], report["bad"]), (2, 1))
             self.assertRegex(report["first_bad"][0]["message"], r'stands already at .*:1')
+
+    def test_help_tells_which_options_of_run_are_missing(self):
+        run, plan = (self.nightjar("help", command).stdout.decode() for command in ("run", "plan"))
+        of_run, of_plan = (set(re.findall(r"^  .{4}--([a-z-]+)", text, re.M)) for text in (run, plan))
+        self.assertGreater(len(of_plan), 10)
+        missing = set(re.search(r"the arguments of run, except (.*?);", plan).group(1).split(" and "))
+        self.assertEqual(missing, {f"--{name}" for name in of_run - of_plan})
 
     def test_refusals(self):
         only_bad = self.write_lines("only-bad.jsonl", BAD)

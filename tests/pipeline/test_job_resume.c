@@ -421,6 +421,44 @@ static void test_directory_in_use(void **state)
     assert_int_equal(job_fixture_run(fixture), 0);
 }
 
+static void write_lines(struct job_fixture *fixture, const char *const lines[4])
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s%s%s", lines[0], lines[1], lines[2], lines[3]);
+    job_fixture_write(fixture, text);
+}
+
+/* A bad line that stands elsewhere gets a new record, so that the export is that of a new job. */
+static void test_bad_lines_that_moved(void **state)
+{
+    static const char good[] = "{\"id\":\"a\",\"prompt\":\"river\",\"max_tokens\":2}\n",
+                      longer[] = "{\"id\":\"a\",  \"prompt\":\"river\",\"max_tokens\":2}\n",
+                      typo[] = "{\"id\":\"b\",\"prompt\":5}\n", null[] = "null\n",
+                      twice[] = "{\"id\":\"a\",\"prompt\":\"stone\",\"max_tokens\":2}\n";
+    const char *const inputs[][4] = {
+        {good, typo, null, twice}, {longer, typo, null, twice}, {null, good, typo, twice}, {good, typo, null, twice}};
+    struct job_fixture *fixture = *state;
+    char *expected[4];
+    for (int i = 0; i < 4; i++) {
+        write_lines(fixture, inputs[i]);
+        assert_int_equal(job_fixture_run(fixture), 0);
+        expected[i] = job_fixture_export(fixture, NULL);
+        job_fixture_start_over(fixture);
+    }
+    assert_string_equal(expected[0], expected[3]);
+    for (int i = 0; i < 4; i++) {
+        for (int again = 0; again < 2; again++) {
+            write_lines(fixture, inputs[i]);
+            assert_int_equal(job_fixture_run(fixture), 0);
+            assert_int_equal(fixture->summary.failed, 3);
+            assert_int_equal(fixture->summary.computed_now, i == 0 && again == 0);
+            assert_int_equal(job_fixture_last_run(fixture, "finished_requests") > 0, again == 0);
+            check_same(fixture, expected[i]);
+        }
+        free(expected[i]);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, job_fixture_set_up, job_fixture_tear_down)
 
 int main(void)
@@ -438,6 +476,7 @@ int main(void)
         TEST(test_repaired_line),
         TEST(test_max_tokens_may_change),
         TEST(test_order_may_change),
+        TEST(test_bad_lines_that_moved),
         TEST(test_another_job_is_refused),
         TEST(test_renamed_model_and_moved_output),
         TEST(test_other_settings_same_bytes),

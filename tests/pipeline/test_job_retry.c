@@ -225,6 +225,128 @@ static void test_retry_ids(void **state)
     free(expected);
 }
 
+/* A run that is refused for an unknown id accepts nothing. */
+static void test_unknown_id_accepts_nothing(void **state)
+{
+    struct job_fixture *fixture = *state;
+    write_input(fixture, 0, 0, -1);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    char *expected = job_fixture_export(fixture, NULL), *job = job_fixture_read(fixture, "job.json");
+    char *path = temporary_path(fixture->directory, "ids.txt");
+    write_input(fixture, 2, 0, 3);
+    fixture->options.accept = NJ_ACCEPT_CHANGED | NJ_ACCEPT_REMOVED;
+    fixture->options.retry_ids_path = path;
+    fixture->options.retry = NJ_RETRY_IDS;
+    write_ids(fixture, "r3\nr0\n");
+    assert_int_equal(job_fixture_run(fixture), NJ_BAD_DATA);
+    assert_non_null(strstr(fixture->error.message, "1 ids to retry are in no line of the input (\"r0\")"));
+    assert_null(strstr(fixture->notices, "have changed in the input"));
+    char *after = job_fixture_read(fixture, "job.json");
+    assert_string_equal(after, job);
+    check_export(fixture, expected);
+
+    fixture->options.accept = 0;
+    fixture->options.retry = 0;
+    assert_int_equal(job_fixture_run(fixture), NJ_BAD_DATA);
+    assert_non_null(strstr(fixture->error.message, "1 requests changed, 2 removed"));
+    free(after);
+    free(path);
+    free(job);
+    free(expected);
+}
+
+/* Ids of a retry that is under way may leave the input. */
+static void test_ids_removed_from_the_input(void **state)
+{
+    struct job_fixture *fixture = *state;
+    write_input(fixture, 2, 0, -1);
+    char *expected = export_of_input(fixture);
+    write_input(fixture, 0, 0, -1);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    char *path = temporary_path(fixture->directory, "ids.txt");
+    fixture->options.retry_ids_path = path;
+    fixture->options.retry = NJ_RETRY_IDS;
+    write_ids(fixture, "r0\nr1\nr8\n");
+    fixture->stop_at_report = 2;
+    assert_int_equal(job_fixture_run(fixture), NJ_INTERRUPTED);
+    fixture->stop_at_report = 0;
+    fixture->options.accept = NJ_ACCEPT_REMOVED;
+    write_input(fixture, 2, 0, -1);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_non_null(strstr(fixture->notices, "1 requests are left to be answered again"));
+    check_export(fixture, expected);
+    free(path);
+    free(expected);
+}
+
+/* A retry that --first answers wholly is done, although the job is not. */
+static void test_retry_ends_with_first(void **state)
+{
+    struct job_fixture *fixture = *state;
+    write_input(fixture, 0, 0, -1);
+    char *expected = export_of_input(fixture);
+    char *path = temporary_path(fixture->directory, "ids.txt");
+    fixture->options.first = 2;
+    assert_int_equal(job_fixture_run(fixture), NJ_INTERRUPTED);
+    fixture->options.retry_ids_path = path;
+    fixture->options.retry = NJ_RETRY_IDS;
+    write_ids(fixture, "r0\n");
+    for (int attempt = 2; attempt <= 3; attempt++) {
+        assert_int_equal(job_fixture_run(fixture), NJ_INTERRUPTED);
+        assert_non_null(strstr(fixture->notices, "1 requests are answered again"));
+        assert_int_equal(fixture->summary.computed_now, 1);
+        assert_false(is_there(fixture, "retry.bin"));
+    }
+    assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":3"), 1);
+
+    write_ids(fixture, "r0\nr5\n"); /* r5 has not been answered at all, and is not left to be answered again */
+    assert_int_equal(job_fixture_run(fixture), NJ_INTERRUPTED);
+    assert_false(is_there(fixture, "retry.bin"));
+    fixture->options.first = 0;
+    fixture->options.retry = NJ_RETRY_LENGTH;
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_non_null(strstr(fixture->notices, "requests are answered again"));
+    check_export(fixture, expected);
+
+    /* What --first leaves out stays noted. */
+    fixture->options.first = 2;
+    fixture->options.retry = NJ_RETRY_IDS;
+    assert_int_equal(job_fixture_run(fixture), NJ_INTERRUPTED);
+    assert_true(is_there(fixture, "retry.bin"));
+    fixture->options.first = 0;
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_non_null(strstr(fixture->notices, "1 requests are left to be answered again"));
+    assert_false(is_there(fixture, "retry.bin"));
+    check_export(fixture, expected);
+    free(path);
+    free(expected);
+}
+
+/* Ended when all was answered and the list not yet removed: the same command does not begin it anew, and says so. */
+static void test_retry_that_was_done_is_told(void **state)
+{
+    struct job_fixture *fixture = *state;
+    write_input(fixture, 0, 0, -1);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    char *list = temporary_path(fixture->output, "retry.bin"), *kept = temporary_path(fixture->directory, "kept.bin");
+    fixture->options.retry = NJ_RETRY_LENGTH;
+    fixture->stop_at_report = 2;
+    assert_int_equal(job_fixture_run(fixture), NJ_INTERRUPTED);
+    assert_int_equal(link(list, kept), 0);
+    fixture->stop_at_report = 0;
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_int_equal(rename(kept, list), 0);
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_non_null(strstr(fixture->notices, "what --retry asks for was done by the last run"));
+    assert_int_equal(fixture->summary.computed_now, 0);
+    assert_false(is_there(fixture, "retry.bin"));
+    assert_int_equal(job_fixture_run(fixture), 0);
+    assert_null(strstr(fixture->notices, "was done by the last run"));
+    assert_true(fixture->summary.computed_now > 0);
+    free(list);
+    free(kept);
+}
+
 /* As if the model had failed at a later attempt. */
 static void add_error_record(struct job_fixture *fixture, const char *id)
 {
@@ -307,6 +429,10 @@ int main(void)
         TEST(test_retry_goes_on),
         TEST(test_retry_goes_on_by_the_same_command),
         TEST(test_retry_ids),
+        TEST(test_unknown_id_accepts_nothing),
+        TEST(test_ids_removed_from_the_input),
+        TEST(test_retry_ends_with_first),
+        TEST(test_retry_that_was_done_is_told),
         TEST(test_retry_errors),
         TEST(test_damaged_list),
     };
