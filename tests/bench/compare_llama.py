@@ -46,7 +46,7 @@ def measure_llama_prompt(options):
 
 
 def measure_llama_decode(options):
-    """All sequences begin with one prompt (-pps), which is read once instead of 105 times: that saves minutes, and if it
+    """All sequences begin with one prompt (-pps), which is read once instead of 105 times: that saves minutes. If it
     makes a difference to decoding, then in llama.cpp's favour, whose keys and values are then shared."""
     context = max(SEQUENCES) * (CONTEXT + NEW_TOKENS)
     out = run([os.path.join(options.build, "bin", "llama-batched-bench"), "-m", options.model, "-c", str(context),
