@@ -145,3 +145,18 @@ void job_fixture_start_over(struct job_fixture *fixture)
 {
     temporary_remove_tree(fixture->output);
 }
+
+char *job_fixture_undisturbed_export(struct job_fixture *fixture)
+{
+    assert_int_equal(job_fixture_run(fixture), 0);
+    char *text = job_fixture_export(fixture, NULL);
+    job_fixture_start_over(fixture);
+    return text;
+}
+
+void job_fixture_check_export(struct job_fixture *fixture, const char *expected)
+{
+    char *text = job_fixture_export(fixture, NULL);
+    assert_string_equal(text, expected);
+    free(text);
+}

@@ -46,4 +46,8 @@ long long job_fixture_last_run(const struct job_fixture *fixture, const char *na
 /* Forgets the output directory. */
 void job_fixture_start_over(struct job_fixture *fixture);
 
+/* The export of a job that reads this input once and is not disturbed; leaves no output behind. The caller frees it. */
+char *job_fixture_undisturbed_export(struct job_fixture *fixture);
+void job_fixture_check_export(struct job_fixture *fixture, const char *expected);
+
 #endif

@@ -44,21 +44,10 @@ static void write_input(struct job_fixture *fixture)
     write_input_but(fixture, 0, REQUESTS, -1);
 }
 
-/* The export of a job that nothing disturbs; leaves no output behind. */
 static char *make_baseline(struct job_fixture *fixture)
 {
     write_input(fixture);
-    assert_int_equal(job_fixture_run(fixture), 0);
-    char *baseline = job_fixture_export(fixture, NULL);
-    job_fixture_start_over(fixture);
-    return baseline;
-}
-
-static void check_same(struct job_fixture *fixture, const char *baseline)
-{
-    char *text = job_fixture_export(fixture, NULL);
-    assert_string_equal(text, baseline);
-    free(text);
+    return job_fixture_undisturbed_export(fixture);
 }
 
 /* Stopped after every few sweeps until it is done: the same bytes, and no token is chosen twice, not of an answer
@@ -86,7 +75,7 @@ static void test_stopped_again_and_again(void **state)
     assert_int_equal(counted, tokens);
     assert_int_equal(job_fixture_count_lines(fixture, "results.jsonl"), REQUESTS);
     assert_int_equal(job_fixture_count_lines(fixture, "errors.jsonl"), 1);
-    check_same(fixture, baseline);
+    job_fixture_check_export(fixture, baseline);
     free(baseline);
 }
 
@@ -184,7 +173,7 @@ static void test_damaged_files(void **state)
         assert_int_equal(job_fixture_run(fixture), 0);
         if (strstr(fixture->notices, damages[i].says) == NULL)
             fail_msg("%s: %s", damages[i].name, fixture->notices);
-        check_same(fixture, baseline);
+        job_fixture_check_export(fixture, baseline);
     }
     free(baseline);
 }
@@ -200,7 +189,7 @@ static void test_lost_files(void **state)
         stop_half_way(fixture);
         remove_file(fixture, names[i]);
         assert_int_equal(job_fixture_run(fixture), 0);
-        check_same(fixture, baseline);
+        job_fixture_check_export(fixture, baseline);
     }
     free(baseline);
 }
@@ -225,7 +214,7 @@ static void test_added_lines(void **state)
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_non_null(strstr(fixture->notices, "4 requests are new"));
     assert_int_equal(fixture->summary.computed_now, 4);
-    check_same(fixture, baseline);
+    job_fixture_check_export(fixture, baseline);
     free(baseline);
 }
 
@@ -240,7 +229,7 @@ static void test_changed_and_removed_lines(void **state)
     assert_non_null(strstr(fixture->error.message, "1 requests changed, 2 removed"));
     assert_non_null(strstr(fixture->error.message, "in.jsonl:1 removed"));
     assert_non_null(strstr(fixture->error.message, "in.jsonl:4 changed"));
-    check_same(fixture, before); /* nothing was touched */
+    job_fixture_check_export(fixture, before); /* nothing was touched */
     free(before);
 }
 
@@ -356,7 +345,7 @@ static void test_renamed_model_and_moved_output(void **state)
     assert_int_equal(job_run(options, NULL, NULL, NULL, &fixture->error), 0);
     job_options_free(options);
     assert_int_equal(rename(output, fixture->output), 0);
-    check_same(fixture, baseline);
+    job_fixture_check_export(fixture, baseline);
     free(output);
     free(model);
     free(baseline);
@@ -374,7 +363,7 @@ static void test_other_settings_same_bytes(void **state)
     fixture->options.kernels = NULL;
     fixture->options.threads = 0;
     assert_int_equal(job_fixture_run(fixture), 0);
-    check_same(fixture, baseline);
+    job_fixture_check_export(fixture, baseline);
     free(baseline);
 }
 
@@ -453,7 +442,7 @@ static void test_bad_lines_that_moved(void **state)
             assert_int_equal(fixture->summary.failed, 3);
             assert_int_equal(fixture->summary.computed_now, i == 0 && again == 0);
             assert_int_equal(job_fixture_last_run(fixture, "finished_requests") > 0, again == 0);
-            check_same(fixture, expected[i]);
+            job_fixture_check_export(fixture, expected[i]);
         }
         free(expected[i]);
     }

@@ -26,22 +26,6 @@ static void write_input(struct job_fixture *fixture, int first, int more, int ch
     job_fixture_write(fixture, lines);
 }
 
-/* The export of a job that has this input from the beginning; leaves no output behind. */
-static char *export_of_input(struct job_fixture *fixture)
-{
-    assert_int_equal(job_fixture_run(fixture), 0);
-    char *text = job_fixture_export(fixture, NULL);
-    job_fixture_start_over(fixture);
-    return text;
-}
-
-static void check_export(struct job_fixture *fixture, const char *expected)
-{
-    char *text = job_fixture_export(fixture, NULL);
-    assert_string_equal(text, expected);
-    free(text);
-}
-
 static int count_of(const struct job_fixture *fixture, const char *name, const char *what)
 {
     int count = 0;
@@ -64,7 +48,7 @@ static void test_accepted_changes(void **state)
 {
     struct job_fixture *fixture = *state;
     write_input(fixture, 2, 0, 3);
-    char *expected = export_of_input(fixture);
+    char *expected = job_fixture_undisturbed_export(fixture);
     write_input(fixture, 0, 0, -1);
     assert_int_equal(job_fixture_run(fixture), 0);
     char *before = job_fixture_read(fixture, "results.jsonl");
@@ -83,7 +67,7 @@ static void test_accepted_changes(void **state)
     assert_non_null(strstr(fixture->notices, "2 requests are gone"));
     assert_null(strstr(fixture->notices, "new in the input"));
     assert_int_equal(fixture->summary.computed_now, 1);
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":2"), 1);
     char *after = job_fixture_read(fixture, "results.jsonl");
     assert_memory_equal(after, before, strlen(before)); /* nothing is overwritten */
@@ -113,7 +97,7 @@ static void test_accepted_change_to_a_bad_line(void **state)
                                "{\"id\":\"b\",\"prompt\":\"stone\",\"max_tokens\":2}\n");
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_int_equal(fixture->summary.computed_now, 0);
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
     free(expected);
 }
 
@@ -122,7 +106,7 @@ static void test_retry_length(void **state)
 {
     struct job_fixture *fixture = *state;
     write_input(fixture, 0, 6, -1);
-    char *longer = export_of_input(fixture);
+    char *longer = job_fixture_undisturbed_export(fixture);
     write_input(fixture, 0, 0, -1);
     assert_int_equal(job_fixture_run(fixture), 0);
     char *shorter = job_fixture_export(fixture, NULL);
@@ -130,7 +114,7 @@ static void test_retry_length(void **state)
     assert_in_range((unsigned)cut, 1, REQUESTS);
     write_input(fixture, 0, 6, -1);
     assert_int_equal(job_fixture_run(fixture), 0);
-    check_export(fixture, shorter);
+    job_fixture_check_export(fixture, shorter);
 
     fixture->options.retry = NJ_RETRY_LENGTH;
     assert_int_equal(job_fixture_run(fixture), 0);
@@ -139,7 +123,7 @@ static void test_retry_length(void **state)
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":2"), cut);
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":1"), REQUESTS);
     assert_false(is_there(fixture, "retry.bin"));
-    check_export(fixture, longer);
+    job_fixture_check_export(fixture, longer);
 
     fixture->options.retry = 0;
     assert_int_equal(job_fixture_run(fixture), 0);
@@ -154,7 +138,7 @@ static void retry_with_stops(struct job_fixture *fixture, bool repeats)
 {
     int stops = 0, code;
     write_input(fixture, 0, 6, -1);
-    char *longer = export_of_input(fixture);
+    char *longer = job_fixture_undisturbed_export(fixture);
     write_input(fixture, 0, 0, -1);
     assert_int_equal(job_fixture_run(fixture), 0);
     int cut = count_of(fixture, "results.jsonl", "\"finish_reason\":\"length\"");
@@ -172,7 +156,7 @@ static void retry_with_stops(struct job_fixture *fixture, bool repeats)
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":2"), cut);
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":3"), 0);
     assert_false(is_there(fixture, "retry.bin"));
-    check_export(fixture, longer);
+    job_fixture_check_export(fixture, longer);
     free(longer);
 }
 
@@ -205,19 +189,19 @@ static void test_retry_ids(void **state)
     assert_non_null(strstr(fixture->error.message, "2 ids to retry are in no line of the input (\"r99\", \"nobody\")"));
     assert_int_equal(fixture->error.line, 3);
     assert_false(is_there(fixture, "retry.bin"));
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
 
     write_ids(fixture, "\xEF\xBB\xBFr3\r\nr4\r\nr4\r\nbad");
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_non_null(strstr(fixture->notices, "1 of the ids to retry name bad lines"));
     assert_int_equal(fixture->summary.computed_now, 2);
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":2"), 2);
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
 
     /* Once it is done, the same command is another wish. */
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":3"), 2);
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
 
     assert_int_equal(unlink(path), 0);
     assert_int_equal(job_fixture_run(fixture), NJ_NO_INPUT);
@@ -243,7 +227,7 @@ static void test_unknown_id_accepts_nothing(void **state)
     assert_null(strstr(fixture->notices, "have changed in the input"));
     char *after = job_fixture_read(fixture, "job.json");
     assert_string_equal(after, job);
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
 
     fixture->options.accept = 0;
     fixture->options.retry = 0;
@@ -260,7 +244,7 @@ static void test_ids_removed_from_the_input(void **state)
 {
     struct job_fixture *fixture = *state;
     write_input(fixture, 2, 0, -1);
-    char *expected = export_of_input(fixture);
+    char *expected = job_fixture_undisturbed_export(fixture);
     write_input(fixture, 0, 0, -1);
     assert_int_equal(job_fixture_run(fixture), 0);
     char *path = temporary_path(fixture->directory, "ids.txt");
@@ -274,7 +258,7 @@ static void test_ids_removed_from_the_input(void **state)
     write_input(fixture, 2, 0, -1);
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_non_null(strstr(fixture->notices, "1 requests are left to be answered again"));
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
     free(path);
     free(expected);
 }
@@ -284,7 +268,7 @@ static void test_retry_ends_with_first(void **state)
 {
     struct job_fixture *fixture = *state;
     write_input(fixture, 0, 0, -1);
-    char *expected = export_of_input(fixture);
+    char *expected = job_fixture_undisturbed_export(fixture);
     char *path = temporary_path(fixture->directory, "ids.txt");
     fixture->options.first = 2;
     assert_int_equal(job_fixture_run(fixture), NJ_INTERRUPTED);
@@ -306,7 +290,7 @@ static void test_retry_ends_with_first(void **state)
     fixture->options.retry = NJ_RETRY_LENGTH;
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_non_null(strstr(fixture->notices, "requests are answered again"));
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
 
     /* What --first leaves out stays noted. */
     fixture->options.first = 2;
@@ -317,7 +301,7 @@ static void test_retry_ends_with_first(void **state)
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_non_null(strstr(fixture->notices, "1 requests are left to be answered again"));
     assert_false(is_there(fixture, "retry.bin"));
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
     free(path);
     free(expected);
 }
@@ -393,7 +377,7 @@ static void test_retry_errors(void **state)
     assert_int_equal(fixture->summary.failed, 1);
     assert_int_equal(count_of(fixture, "results.jsonl", "\"attempt\":3"), 1);
     assert_int_equal(job_fixture_count_lines(fixture, "errors.jsonl"), 2); /* no second record of the bad line */
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
     free(expected);
 }
 
@@ -413,7 +397,7 @@ static void test_damaged_list(void **state)
     assert_int_equal(job_fixture_run(fixture), 0);
     assert_non_null(strstr(fixture->notices, "list of requests to retry is damaged"));
     assert_false(is_there(fixture, "retry.bin"));
-    check_export(fixture, expected);
+    job_fixture_check_export(fixture, expected);
     free(path);
     free(expected);
 }
