@@ -4,11 +4,11 @@ import json
 import os
 import re
 import signal
-import time
 
 from support import Workspace, main, mixed_requests, say, send
 
 REQUESTS = 60
+EMPTY_CHECKPOINT_BYTES = 200
 BAD = (b"null", b'{"id": "typo", "prompt": "x", "temprature": 1}')
 
 
@@ -89,16 +89,19 @@ class First(Workspace):
 
     def test_answers_in_flight_of_others_are_kept(self):
         """What a whole run had begun is not lost by a run of the first requests in between."""
-        process = self.start(*self.job("between", self.source, "--threads", 1, "--token-budget", 8, "--quiet"))
-        self.wait_for_records(process, "between", 12)
-        time.sleep(0.02)
-        send(process, signal.SIGTERM, 10)
-        self.assertEqual(process.returncode, 75)
-        self.assertGreater(os.path.getsize(self.path("between", "inflight.ckpt")), 200, "nothing was in flight")
+        for records in range(12, 48, 6):  # where it stops is chance, and may be where only prompts were under way
+            process = self.start(*self.job("between", self.source, "--threads", 1, "--token-budget", 8, "--quiet"))
+            self.wait_for_records(process, "between", records)
+            send(process, signal.SIGTERM, 10)
+            self.assertEqual(process.returncode, 75)
+            if os.path.getsize(self.path("between", "inflight.ckpt")) > EMPTY_CHECKPOINT_BYTES:
+                break
+        else:
+            self.fail("nothing was in flight")
         self.nightjar("resume", self.path("between"), "--first", 5, "--quiet", code=75)
         self.nightjar("resume", self.path("between"), code=1)
         self.check_whole("between")
-        say(f"{self.decode_tokens} new tokens in three runs, none twice")
+        say(f"{self.decode_tokens} new tokens in all runs, none twice")
 
     def test_control_characters_and_long_prompts(self):
         prompts = ["\x1b]0;owned\x07 red \x1b[31m\u202e\x9b", "\n".join(f"line {i}" for i in range(50)), "word " * 300]
