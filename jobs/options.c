@@ -57,7 +57,7 @@ static const struct nj_option options[] = {
      "send a raw prompt as a user's message through the chat template"},
     {"strict", 0, VALUE_FLAG, NULL, 0, FIELD(strict), FOR_INPUT, "stop at the first bad line instead of recording it"},
     {"kv-type", 0, VALUE_KV_TYPE, "TYPE", 0, FIELD(kv_type), FOR_INPUT | NJ_FOR_DOCTOR | NJ_FOR_BENCH,
-     "how keys and values are kept: f16 or q8 (default: f16)"},
+     "how keys and values are kept: q8 or f16 (default: q8)"},
     {"job-time", 0, VALUE_TIME, "TIME", 0, FIELD(job_time), FOR_INPUT,
      "time for all timestamps: seconds since 1970 or ISO 8601 (default: now)"},
     {"threads", 0, VALUE_COUNT, "N", MOST_THREADS, FIELD(threads), FOR_COMPUTING | NJ_FOR_DOCTOR,

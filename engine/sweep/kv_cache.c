@@ -13,7 +13,7 @@ struct nj_kv_cache {
     uint64_t layer_bytes, block_bytes;
 };
 
-static const enum nj_kv_type default_type = NJ_KV_F16;
+static const enum nj_kv_type default_type = NJ_KV_Q8;
 static const char *const type_names[] = {[NJ_KV_F16] = "f16", [NJ_KV_Q8] = "q8", [NJ_KV_F32] = "f32"};
 
 int kv_type_find(const char *name, enum nj_kv_type *out)

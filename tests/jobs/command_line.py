@@ -311,7 +311,7 @@ class Jobs(Workspace):
 
     def test_resume_needs_nothing_but_the_directory(self):
         words = ["run", "-m", os.path.relpath(self.model, self.root), "-o", "relative", "--job-time", "0",
-                 "--kv-type", "q8", os.path.relpath(self.small, self.root)]
+                 "--kv-type", "f16", os.path.relpath(self.small, self.root)]
         process = self.start(*words, "--threads", 1, "--token-budget", 4)
         self.wait_for_output(process, "relative")
         send(process, signal.SIGTERM, 30)
@@ -319,9 +319,9 @@ class Jobs(Workspace):
                       "--kv-memory", "64MiB")
         self.nightjar(*words[:4], "fresh", *words[5:])
         self.assert_same_export(self.export("relative"), self.export("fresh"), "resumed from elsewhere")
-        words[words.index("q8")] = "f16"
-        self.assertIn("the KV type was q8, now f16", self.nightjar(*words, code=65).stderr)
-        self.assertIn("--kv-type", self.nightjar("resume", self.path("relative"), "--kv-type", "f16", code=64).stderr)
+        words[words.index("f16")] = "q8"
+        self.assertIn("the KV type was f16, now q8", self.nightjar(*words, code=65).stderr)
+        self.assertIn("--kv-type", self.nightjar("resume", self.path("relative"), "--kv-type", "q8", code=64).stderr)
 
     def test_output_is_private(self):
         self.nightjar(*self.job("private", self.small))

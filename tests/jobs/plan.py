@@ -11,7 +11,7 @@ import tarfile
 from support import Workspace, least_memory_in, main, mixed_requests, record_id, say
 
 BAD = (b"null", b'{"id": "typo", "prompt": "x", "temprature": 1}', b"{", b"[]", b"5", b'"text"', b'{"id": "more"}')
-BLOCK_BYTES = 64 * 2 * 2 * 16 * 2 * 2  # positions, layers, KV heads, width, keys and values, float16
+BLOCK_BYTES = 64 * 2 * 2 * (16 + 16 + 2 * 4)  # positions, layers, KV heads; bytes of keys and values of width 16, two scales
 
 
 def answers_to(request):
@@ -90,7 +90,7 @@ class Plan(Workspace):
         self.assertRegex(text, r"\n +\.\.\. and 3 more\n")
         for pattern in (r"prompts +\d+ tokens: 1 the shortest", rf"sweeps +token budget 256, up to {self.answers} answers",
                         r"memory +\d.*: weights .*, keys and values .*, activations .*, index .* are free",
-                        r"\d+ KV blocks \(f16\) of 64 tokens", "time +very roughly .* to "):
+                        r"\d+ KV blocks \(q8\) of 64 tokens", "time +very roughly .* to "):
             with self.subTest(pattern):
                 self.assertRegex(text, pattern)
 

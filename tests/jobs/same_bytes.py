@@ -79,17 +79,17 @@ class SameBytes(Workspace):
                     self.assertGreaterEqual(run["preemptions"], 20)
         self.check("plenty", "--threads", 1, "--kv-memory", "1GiB")
 
-    def test_int8_keys_and_values(self):
+    def test_half_precision_keys_and_values(self):
         """Another KV type has answers of its own, which depend on nothing else either."""
-        q8 = ("--kv-type", "q8")
-        baseline = self.run_job("q8", "--threads", 2, "--token-budget", 512, "--kernels", self.kernels[-1], *q8)
+        f16 = ("--kv-type", "f16")
+        baseline = self.run_job("f16", "--threads", 2, "--token-budget", 512, "--kernels", self.kernels[-1], *f16)
         self.assertNotEqual(baseline, self.baseline)
-        refused = self.nightjar(*self.job("q8-refused", self.source, "--kv-memory", "1", *q8), code=78)
+        refused = self.nightjar(*self.job("f16-refused", self.source, "--kv-memory", "1", *f16), code=78)
         least = least_memory_in(refused.stderr)
-        for name, options in (("q8-reference", ("--threads", 2, "--kernels", "reference")),
-                              ("q8-smallest", ("--threads", 1, "--token-budget", 64, "--kv-memory", least))):
+        for name, options in (("f16-reference", ("--threads", 2, "--kernels", "reference")),
+                              ("f16-smallest", ("--threads", 1, "--token-budget", 64, "--kv-memory", least))):
             with self.subTest(name):
-                self.assert_same_export(self.run_job(name, *options, *q8), baseline, name)
+                self.assert_same_export(self.run_job(name, *options, *f16), baseline, name)
         say(f"smallest KV memory {least}")
 
     def test_avx2_was_compared(self):

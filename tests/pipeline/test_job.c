@@ -392,15 +392,15 @@ static void test_kv_type_belongs_to_the_job(void **state)
     assert_int_equal(job_fixture_run(fixture), NJ_BAD_DATA);
     assert_non_null(strstr(fixture->error.message, "f16 or q8"));
     assert_int_not_equal(access(fixture->output, F_OK), 0);
-    fixture->options.kv_type = "q8";
+    fixture->options.kv_type = "f16";
     assert_int_equal(job_fixture_run(fixture), 0);
     struct nj_job_options *options = job_options_read(fixture->output, &fixture->error);
     assert_non_null(options);
-    assert_string_equal(options->kv_type, "q8");
+    assert_string_equal(options->kv_type, "f16");
     job_options_free(options);
     fixture->options.kv_type = NULL;
     assert_int_equal(job_fixture_run(fixture), NJ_BAD_DATA);
-    assert_non_null(strstr(fixture->error.message, "the KV type was q8, now f16"));
+    assert_non_null(strstr(fixture->error.message, "the KV type was f16, now q8"));
 }
 
 static void test_unknown_kernels(void **state)
@@ -449,7 +449,7 @@ static void test_status_and_options(void **state)
     assert_int_equal(options->threads, 1);
     assert_int_equal(options->token_budget, 8);
     assert_null(options->kernels);
-    assert_string_equal(options->kv_type, "f16");
+    assert_string_equal(options->kv_type, "q8");
     assert_string_equal(options->cache_directory, fixture->cache);
     job_options_free(options);
 }

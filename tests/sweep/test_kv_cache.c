@@ -41,7 +41,7 @@ static void test_types_have_names(void **state)
     assert_int_equal(type, NJ_KV_F16);
     assert_string_equal(kv_type_name(type), "f16");
     assert_int_equal(kv_type_find(NULL, &type), 0);
-    assert_int_equal(type, NJ_KV_F16);
+    assert_int_equal(type, NJ_KV_Q8);
 }
 
 /* Every layer's part of every block lies inside the pool, and no two overlap. */
