@@ -264,8 +264,11 @@ class Jobs(Workspace):
         name = "unfinished"
         process = self.start(*self.job(name, self.source, "--threads", 1, "--token-budget", 16))
         self.wait_for_output(process, name)
-        time.sleep(2.5)  # status.json is written every two seconds
         running = self.status(name)
+        end = time.monotonic() + 30
+        while running["requests"] == 0 and time.monotonic() < end:  # status.json is written every two seconds
+            time.sleep(0.1)
+            running = self.status(name)
         self.assertEqual((running["state"], running["running"]), ("running", True))
         self.assertIn(str(process.pid), running["holder"])
         self.assertEqual(running["requests"], 3000)
