@@ -10,24 +10,16 @@
 #include "kernels/avx2/matmul_float.h"
 
 enum {
-    CHUNK_TILES = 16,
-    CHUNK_TOKENS = CHUNK_TILES * MATMUL_TILE_TOKENS,
+    CHUNK_TOKENS = MATMUL_CHUNK_TOKENS,
+    CHUNK_TILES = CHUNK_TOKENS / MATMUL_TILE_TOKENS,
     FLOAT_PATH_CHUNK_TOKENS = 256, /* more where each chunk has to dequantise the weights */
     TOTALS = 16 * CHUNK_TOKENS     /* strips x tokens whose totals are kept */
 };
 
-/* What a thread works with; about 260 KB. The lead groups are zero. */
-struct workspace {
+/* What a thread unpacks to; about 160 KB. The lead groups are zero. */
+struct panels {
     struct matmul_weights weights[2];
     struct matmul_tokens tiles[CHUNK_TILES];
-    float total[TOTALS][MATMUL_ROWS];
-};
-
-/* Strips first_strip .. first_strip + strips - 1 of one output for tokens first_token .. first_token + tokens - 1. */
-struct piece {
-    const struct nj_matmul_output *output;
-    int64_t first_strip, strips; /* strips * tokens <= TOTALS */
-    int64_t first_token, tokens;
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -35,40 +27,31 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* [tokens]: of the piece's i-th strip. */
-static float (*strip_totals(const struct piece *piece, int64_t i, struct workspace *space))[MATMUL_ROWS]
-{
-    return space->total + i * piece->tokens;
-}
-
-static void clear_lead_groups(struct workspace *space)
+static void clear_lead_groups(struct panels *panels)
 {
     for (int half = 0; half < 2; half++)
-        memset(space->weights[half].group, 0, MATMUL_LEAD_GROUPS * sizeof space->weights[half].group[0]);
+        memset(panels->weights[half].group, 0, MATMUL_LEAD_GROUPS * sizeof panels->weights[half].group[0]);
     for (int i = 0; i < CHUNK_TILES; i++)
-        memset(space->tiles[i].group, 0, MATMUL_LEAD_GROUPS * sizeof space->tiles[i].group[0]);
+        memset(panels->tiles[i].group, 0, MATMUL_LEAD_GROUPS * sizeof panels->tiles[i].group[0]);
 }
 
-static const uint8_t *strip_data(const struct nj_matrix *w, int64_t strip)
-{
-    return (const uint8_t *)w->data + (size_t)strip * matrix_strip_bytes(w->kind, w->cols);
-}
-
-static void multiply_segment(const struct piece *piece, const struct nj_q8 *x, int64_t first_group, int64_t groups,
-                             struct workspace *space)
+static void multiply_segment(const struct matmul_piece *piece, const struct nj_q8 *x, int64_t first_group,
+                             int64_t groups, void *context)
 {
     const struct nj_matrix *w = &piece->output->w;
+    struct panels *panels = context;
     for (int64_t t = 0; t < piece->tokens; t += MATMUL_TILE_TOKENS)
         avx2_unpack_tokens(w->kind, x, w->cols, piece->first_token + t, smaller(piece->tokens - t, MATMUL_TILE_TOKENS),
-                           first_group, groups, &space->tiles[t / MATMUL_TILE_TOKENS]);
+                           first_group, groups, &panels->tiles[t / MATMUL_TILE_TOKENS]);
     for (int64_t i = 0; i < piece->strips; i++) {
-        avx2_unpack_weights(w->kind, strip_data(w, piece->first_strip + i), first_group, groups, space->weights);
+        avx2_unpack_weights(w->kind, matmul_strip_data(w, piece->first_strip + i), first_group, groups,
+                            panels->weights);
         for (int half = 0; half < 2; half++) {
             for (int64_t t = 0; t < piece->tokens; t += MATMUL_TILE_TOKENS) {
                 matmul_tile_function multiply =
                     avx2_integer_tile(w->kind, smaller(piece->tokens - t, MATMUL_TILE_TOKENS));
-                multiply(&space->weights[half], &space->tiles[t / MATMUL_TILE_TOKENS], groups, first_group == 0,
-                         strip_totals(piece, i, space)[t] + MATMUL_HALF_ROWS * half);
+                multiply(&panels->weights[half], &panels->tiles[t / MATMUL_TILE_TOKENS], groups, first_group == 0,
+                         matmul_strip_totals(piece, i)[t] + MATMUL_HALF_ROWS * half);
             }
         }
     }
@@ -80,22 +63,24 @@ static int is_float(const struct nj_matrix *w)
 }
 
 /* Integer weights are dequantised where there are only float activations. */
-static void multiply_piece(const struct piece *piece, const struct nj_activation *x, struct workspace *space)
+static void multiply_piece(const struct matmul_piece *piece, const struct nj_activation *x,
+                           const struct matmul_integers *integers)
 {
     const struct nj_matrix *w = &piece->output->w;
     const int64_t all_groups = w->cols / MATMUL_COLS;
     if (!is_float(w) && x->q8.q != NULL) {
         for (int64_t group = 0; group < all_groups; group += MATMUL_SEGMENT_GROUPS)
-            multiply_segment(piece, &x->q8, group, smaller(all_groups - group, MATMUL_SEGMENT_GROUPS), space);
+            integers->multiply_segment(piece, &x->q8, group, smaller(all_groups - group, MATMUL_SEGMENT_GROUPS),
+                                       integers->panels);
         return;
     }
     const float *rows = x->f32 + piece->first_token * w->cols;
     for (int64_t i = 0; i < piece->strips; i++)
         (is_float(w) ? avx2_multiply_floats : avx2_multiply_dequantized)(w, piece->first_strip + i, rows, piece->tokens,
-                                                                         strip_totals(piece, i, space));
+                                                                         matmul_strip_totals(piece, i));
 }
 
-static void store_strip(const struct piece *piece, int64_t strip, float (*total)[MATMUL_ROWS])
+static void store_strip(const struct matmul_piece *piece, int64_t strip, float (*total)[MATMUL_ROWS])
 {
     const struct nj_matmul_output *output = piece->output;
     const int64_t first_row = strip * MATMUL_ROWS;
@@ -111,26 +96,24 @@ static void store_strip(const struct piece *piece, int64_t strip, float (*total)
 
 /* Strips [begin, end) of one output, for all tokens. */
 static void multiply_strips(const struct nj_matmul_args *a, const struct nj_matmul_output *output, int64_t begin,
-                            int64_t end, struct workspace *space)
+                            int64_t end, const struct matmul_integers *integers)
 {
+    float total[TOTALS][MATMUL_ROWS];
     const int64_t chunk = !is_float(&output->w) && a->x.q8.q == NULL ? FLOAT_PATH_CHUNK_TOKENS : CHUNK_TOKENS;
-    struct piece piece = {.output = output};
+    struct matmul_piece piece = {.output = output, .total = total};
     for (piece.first_token = 0; piece.first_token < a->count; piece.first_token += chunk) {
         piece.tokens = smaller(a->count - piece.first_token, chunk);
         for (piece.first_strip = begin; piece.first_strip < end; piece.first_strip += TOTALS / chunk) {
             piece.strips = smaller(end - piece.first_strip, TOTALS / chunk);
-            multiply_piece(&piece, &a->x, space);
+            multiply_piece(&piece, &a->x, integers);
             for (int64_t i = 0; i < piece.strips; i++)
-                store_strip(&piece, piece.first_strip + i, strip_totals(&piece, i, space));
+                store_strip(&piece, piece.first_strip + i, matmul_strip_totals(&piece, i));
         }
     }
 }
 
-void avx2_run_matmul(const union nj_operation_args *args, int thread, int threads)
+void avx2_cut_matmul(const struct nj_matmul_args *a, int thread, int threads, const struct matmul_integers *integers)
 {
-    const struct nj_matmul_args *a = &args->matmul;
-    struct workspace space;
-    clear_lead_groups(&space);
     int64_t all_strips = 0;
     for (int i = 0; i < a->outputs; i++)
         all_strips += (a->output[i].w.rows + MATMUL_ROWS - 1) / MATMUL_ROWS;
@@ -139,8 +122,16 @@ void avx2_run_matmul(const union nj_operation_args *args, int thread, int thread
     int64_t end = vector_share_begin(all_strips, thread + 1, threads);
     for (int i = 0; i < a->outputs; i++) {
         int64_t strips = (a->output[i].w.rows + MATMUL_ROWS - 1) / MATMUL_ROWS;
-        multiply_strips(a, &a->output[i], begin < 0 ? 0 : begin, smaller(end, strips), &space);
+        multiply_strips(a, &a->output[i], begin < 0 ? 0 : begin, smaller(end, strips), integers);
         begin -= strips;
         end -= strips;
     }
+}
+
+void avx2_run_matmul(const union nj_operation_args *args, int thread, int threads)
+{
+    struct panels panels;
+    clear_lead_groups(&panels);
+    const struct matmul_integers integers = {multiply_segment, &panels};
+    avx2_cut_matmul(&args->matmul, thread, threads, &integers);
 }

@@ -3,6 +3,8 @@
 #ifndef NJ_KERNELS_AVX2_MATMUL_H
 #define NJ_KERNELS_AVX2_MATMUL_H
 
+#include <stddef.h>
+
 #include "kernels/avx2/vector.h"
 #include "kernels/operations.h"
 
@@ -11,9 +13,42 @@ enum {
     MATMUL_HALF_ROWS = VECTOR_FLOATS, /* lanes of a register are rows of half a strip */
     MATMUL_COLS = NJ_GROUP_COLS,
     MATMUL_SEGMENT_GROUPS = NJ_SEGMENT_COLS / NJ_GROUP_COLS,
-    MATMUL_TILE_TOKENS = 6, /* tokens whose sums are in registers at once */
-    MATMUL_LEAD_GROUPS = 2  /* groups of zeros in front of a segment: see matmul_integer.c */
+    MATMUL_TILE_TOKENS = 6,   /* tokens whose sums are in registers at once */
+    MATMUL_CHUNK_TOKENS = 96, /* most tokens of a piece of an integer kind */
+    MATMUL_LEAD_GROUPS = 2    /* groups of zeros in front of a segment: see matmul_integer.c */
 };
+
+/* Strips first_strip .. first_strip + strips - 1 of one output for tokens first_token .. first_token + tokens - 1. */
+struct matmul_piece {
+    const struct nj_matmul_output *output;
+    int64_t first_strip, strips;
+    int64_t first_token, tokens;
+    float (*total)[MATMUL_ROWS]; /* [strips * tokens] */
+};
+
+/* How a table of kernels multiplies integers. multiply_segment does `groups` groups of columns from group
+ * `first_group` of a piece of at most MATMUL_CHUNK_TOKENS tokens; group 0 assigns the piece's totals, others add to
+ * them. `panels` is what it unpacks to, the thread's own. */
+struct matmul_integers {
+    void (*multiply_segment)(const struct matmul_piece *piece, const struct nj_q8 *x, int64_t first_group,
+                             int64_t groups, void *panels);
+    void *panels;
+};
+
+/* A thread's share of a matrix product: cuts it into pieces. Float kinds are multiplied with AVX2. */
+void avx2_cut_matmul(const struct nj_matmul_args *args, int thread, int threads,
+                     const struct matmul_integers *integers);
+
+/* [tokens]: of the piece's i-th strip. */
+NJ_ALWAYS_INLINE float (*matmul_strip_totals(const struct matmul_piece *piece, int64_t i))[MATMUL_ROWS]
+{
+    return piece->total + i * piece->tokens;
+}
+
+NJ_ALWAYS_INLINE const uint8_t *matmul_strip_data(const struct nj_matrix *w, int64_t strip)
+{
+    return (const uint8_t *)w->data + (size_t)strip * matrix_strip_bytes(w->kind, w->cols);
+}
 
 /* How the exact dot product over a group is summed; matmul_integer.c says why each fits its integers. */
 enum matmul_form {
