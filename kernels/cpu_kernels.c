@@ -4,6 +4,7 @@
 
 #include "kernels/avx2/avx2.h"
 #include "kernels/reference/reference.h"
+#include "kernels/vnni/vnni.h"
 
 struct candidate {
     const struct nj_cpu_kernels *kernels;
@@ -12,6 +13,8 @@ struct candidate {
 
 /* Fastest first. */
 static const struct candidate candidates[] = {
+    {&avx512_vnni_kernels, avx512_vnni_is_runnable},
+    {&avx_vnni_kernels, avx_vnni_is_runnable},
     {&avx2_kernels, avx2_is_runnable},
     {&reference_kernels, reference_is_runnable},
 };

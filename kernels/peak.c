@@ -4,6 +4,7 @@
 
 #include "kernels/avx2/avx2.h"
 #include "kernels/reference/reference.h"
+#include "kernels/vnni/vnni.h"
 
 enum { REPEATS = 5, STEPS = 2000000, READ_BLOCK_BYTES = 4096 };
 
@@ -11,6 +12,8 @@ static const struct {
     const struct nj_cpu_kernels *kernels;
     const struct nj_peak_mix *mix;
 } mixes[] = {
+    {&avx512_vnni_kernels, &avx512_vnni_peak_mix},
+    {&avx_vnni_kernels, &avx_vnni_peak_mix},
     {&avx2_kernels, &avx2_peak_mix},
     /* Plain C, compiled for a baseline that has AVX2. */
     {&reference_kernels, &avx2_peak_mix},

@@ -8,8 +8,9 @@
 enum { LINE_BYTES = 16384, PATH_BYTES = 4096, CORES_MOST = 8192 };
 
 /* What kernels use or could use, weakest first. */
-static const char *const INSTRUCTIONS[] = {"avx",      "f16c",        "fma",      "avx2",        "avx512f",
-                                           "avx512bw", "avx512_vnni", "avx_vnni", "avx512_bf16", "amx_int8"};
+static const char *const INSTRUCTIONS[] = {"avx",      "f16c",        "fma",         "avx2",
+                                           "avx_vnni", "avx512f",     "avx512bw",    "avx512dq",
+                                           "avx512vl", "avx512_vnni", "avx512_bf16", "amx_int8"};
 
 /* The value of a line "NAME<tab>: VALUE"; NULL: it is another line. */
 static char *value_of(char *line, const char *name)

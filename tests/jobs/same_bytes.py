@@ -17,7 +17,8 @@ class SameBytes(Workspace):
         super().setUpClass()
         cls.requests = mixed_requests(REQUESTS, longest_words=960, longest_answer=400, seed=7)
         cls.source = cls.write_lines("mixed.jsonl", cls.requests)
-        cls.kernels = ["reference"] + (["avx2"] if has_instructions("avx2") else [])
+        cls.kernels = ["reference"] + [name for name in ("avx2", "avx-vnni", "avx512-vnni")
+                                       if has_instructions(name.replace("-", "_"))]
 
     def setUp(self):
         if not hasattr(type(self), "baseline"):
@@ -58,6 +59,7 @@ class SameBytes(Workspace):
         combinations = [("reference", 1, 16), ("reference", 2, 512)]
         if "avx2" in self.kernels:
             combinations += [("avx2", threads, budget) for threads in (1, 2) for budget in (16, 512)]
+        combinations += [(name, 2, 512) for name in self.kernels if "vnni" in name]
         for kernels, threads, budget in combinations:
             with self.subTest(kernels=kernels, threads=threads, budget=budget):
                 self.check(f"{kernels}-{threads}-{budget}", "--threads", threads, "--token-budget", budget,

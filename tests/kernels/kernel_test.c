@@ -194,18 +194,75 @@ const struct nj_cpu_kernels *test_reference(void)
     return reference;
 }
 
+/* Tables under test; the program's own come first. */
+struct table {
+    const struct nj_cpu_kernels *kernels;
+    enum nj_test_table_use use;
+};
+
+static struct {
+    struct table table[16];
+    size_t count;
+    int announced;
+} tables;
+
+enum { MOST_TABLES = sizeof tables.table / sizeof tables.table[0] };
+
+static void append_table(const struct nj_cpu_kernels *kernels, enum nj_test_table_use use)
+{
+    assert_true(tables.count < MOST_TABLES);
+    tables.table[tables.count++] = (struct table){.kernels = kernels, .use = use};
+}
+
+static void take_program_tables(void)
+{
+    const struct nj_cpu_kernels *kernels;
+    if (tables.count > 0)
+        return;
+    for (size_t i = 0; (kernels = cpu_kernels_at(i)) != NULL; i++)
+        append_table(kernels, cpu_kernels_runnable(kernels) ? NJ_TEST_TABLE_RUNS : NJ_TEST_TABLE_LACKS);
+}
+
+void test_add_table(const struct nj_cpu_kernels *kernels, enum nj_test_table_use use)
+{
+    take_program_tables();
+    append_table(kernels, use);
+}
+
+static void announce_skipped(const struct table *table)
+{
+    print_message("skipped: %s kernels (this machine lacks the instructions)\n", table->kernels->name);
+}
+
+int test_take_only(const char *name)
+{
+    take_program_tables();
+    for (size_t i = 0; i < tables.count; i++) {
+        if (strcmp(tables.table[i].kernels->name, name) != 0)
+            continue;
+        tables.table[0] = tables.table[i];
+        tables.count = 1;
+        if (tables.table[0].use == NJ_TEST_TABLE_LACKS)
+            announce_skipped(&tables.table[0]);
+        return tables.table[0].use != NJ_TEST_TABLE_LACKS;
+    }
+    print_message("there are no %s kernels\n", name);
+    exit(EXIT_FAILURE);
+}
+
 void test_each_variant(nj_test_variant check, void *context)
 {
-    static int announced;
-    const struct nj_cpu_kernels *kernels;
-    for (size_t i = 0; (kernels = cpu_kernels_at(i)) != NULL; i++) {
-        if (cpu_kernels_runnable(kernels))
-            for (int threads = 1; threads <= NJ_TEST_MOST_THREADS; threads++)
-                check(kernels, threads, context);
-        else if (!announced)
-            print_message("skipped: %s kernels (this machine lacks the instructions)\n", kernels->name);
+    take_program_tables();
+    for (size_t i = 0; i < tables.count; i++) {
+        const struct table *table = &tables.table[i];
+        if (table->use == NJ_TEST_TABLE_LACKS && !tables.announced)
+            announce_skipped(table);
+        for (int threads = 1; threads <= NJ_TEST_MOST_THREADS && table->use == NJ_TEST_TABLE_RUNS; threads++)
+            check(table->kernels, threads, context);
+        if (table->use == NJ_TEST_TABLE_SLOW)
+            check(table->kernels, NJ_TEST_SLOW_THREADS, context);
     }
-    announced = 1;
+    tables.announced = 1;
 }
 
 static uint32_t bits_of(float x)

@@ -8,7 +8,7 @@
 
 #include "kernels/cpu_kernels.h"
 
-enum { NJ_TEST_MOST_THREADS = 4 };
+enum { NJ_TEST_MOST_THREADS = 4, NJ_TEST_SLOW_THREADS = 3 };
 
 /* A small generator, the same on every machine. */
 struct nj_test_random {
@@ -54,10 +54,22 @@ void test_run(const struct nj_cpu_kernels *kernels, enum nj_operation operation,
 
 const struct nj_cpu_kernels *test_reference(void);
 
-/* Calls `check` for every table that runs here (the reference too) with 1 to 4 threads. Prints the others
- * as skipped, once. */
+/* Calls `check` for every table that runs here (the reference too) with 1 to 4 threads, slow ones with
+ * NJ_TEST_SLOW_THREADS. Prints the others as skipped, once. */
 typedef void (*nj_test_variant)(const struct nj_cpu_kernels *kernels, int threads, void *context);
 void test_each_variant(nj_test_variant check, void *context);
+
+/* A table that is not one of the program's: test_each_variant takes it from now on. */
+enum nj_test_table_use {
+    NJ_TEST_TABLE_LACKS, /* instructions that this machine has not */
+    NJ_TEST_TABLE_SLOW,
+    NJ_TEST_TABLE_RUNS
+};
+void test_add_table(const struct nj_cpu_kernels *kernels, enum nj_test_table_use use);
+
+/* From now on test_each_variant takes only the table of that name. 0, and printed as skipped, if it does not run here.
+ */
+int test_take_only(const char *name);
 
 /* Equal bits, or both NaN. Fails the test with the first difference. */
 void assert_same_floats(const float *got, const float *expected, int64_t count, const char *what);
