@@ -67,6 +67,11 @@ NJ_ALWAYS_INLINE lanes_int lanes_add_products(lanes_int sum, lanes_int unsigned_
     return NJ_LANES(dpbusd_epi32)(sum, unsigned_bytes, signed_bytes);
 }
 
+NJ_ALWAYS_INLINE lanes_int lanes_zero_integers(void)
+{
+    return NJ_LANES_WHOLE(setzero)();
+}
+
 NJ_ALWAYS_INLINE lanes_float lanes_zero(void)
 {
     return NJ_LANES(setzero_ps)();

@@ -2,7 +2,8 @@
  *
  * vpdpbusd adds products of four unsigned and four signed bytes to 32-bit integers. Weights are unsigned here and
  * tokens signed, for every kind: the sums of a group start at -zero_point * (the token's sum over the group), and
- * signed weights count as unsigned ones with a zero point of 128. Nothing can overflow: 32 * 255 * 127 < 2^31.
+ * signed weights count as unsigned ones with a zero point of 128 (kinds with minima have none). Nothing can overflow:
+ * 32 * 255 * 127 < 2^31.
  *
  * For many tokens a segment of a strip is unpacked once (first-level cache) and all tiles of tokens pass over it. A few
  * tokens read the weights as they are packed. */
@@ -82,7 +83,7 @@ NJ_ALWAYS_INLINE void multiply_quads(enum nj_matrix_kind kind, int is_packed, in
     for (int t = 0; t < n; t++) {
         NJ_UNROLL
         for (int part = 0; part < PARTS; part++)
-            sum[t][part] = lanes_broadcast(&x->start[first != 0][t]);
+            sum[t][part] = has_minimum(kind) ? lanes_zero_integers() : lanes_broadcast(&x->start[first != 0][t]);
     }
     NJ_UNROLL
     for (int j = first; j < end; j++) {

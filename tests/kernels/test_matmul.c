@@ -143,6 +143,17 @@ static void columns_across_segments(void **state)
     }
 }
 
+/* More tokens and strips than any table takes at once. */
+static void many_pieces(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {11};
+    for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
+        enum nj_matrix_kind kinds[] = {(enum nj_matrix_kind)kind};
+        compare_shape(&random, 1, kinds, &(struct shape){.rows = 16 * 17 + 3, .cols = 256, .count = 101});
+    }
+}
+
 static void ragged_rows(void **state)
 {
     (void)state;
@@ -360,6 +371,21 @@ static void segments_restart(void **state)
     free(data);
 }
 
+/* The program's table of a name is never one of those that tests add to it. */
+static void check_choice(const struct nj_cpu_kernels *kernels, int threads, void *context)
+{
+    (void)threads;
+    (void)context;
+    const int is_the_programs = strstr(kernels->name, "emulated") == NULL && strstr(kernels->name, "evex") == NULL;
+    assert_ptr_equal(cpu_kernels_find(kernels->name), is_the_programs ? kernels : NULL);
+}
+
+static void emulated_tables_cannot_be_chosen(void **state)
+{
+    (void)state;
+    test_each_variant(check_choice, NULL);
+}
+
 struct embedding {
     union nj_operation_args args;
     const float *expected;
@@ -405,6 +431,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_token_count),
         cmocka_unit_test(columns_across_segments),
+        cmocka_unit_test(many_pieces),
         cmocka_unit_test(ragged_rows),
         cmocka_unit_test(several_outputs),
         cmocka_unit_test(biases),
@@ -415,6 +442,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(reference_is_accurate),
         cmocka_unit_test(segments_restart),
         cmocka_unit_test(embeddings_are_dequantised_rows),
+        cmocka_unit_test(emulated_tables_cannot_be_chosen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,6 +125,7 @@ NJ_EMULATED simde__m512i emulated_cvtepi8_epi32(__m128i x)
 #define _mm512_xor_ps emulated_xor_ps
 #define _mm512_xor_si512 emulated_xor_si512
 #define _mm512_setzero_ps simde_mm512_setzero_ps
+#define _mm512_setzero_si512 simde_mm512_setzero_si512
 #define _mm512_storeu_ps simde_mm512_storeu_ps
 #define _mm512_storeu_si512 simde_mm512_storeu_si512
 /* SIMDe's own want a literal. */
