@@ -40,6 +40,10 @@ static void multiply_segment(const struct matmul_piece *piece, const struct nj_q
 {
     const struct nj_matrix *w = &piece->output->w;
     struct panels *panels = context;
+    if (piece->tokens <= MATMUL_FEW_TOKENS) {
+        avx2_multiply_few(piece, x, first_group, groups);
+        return;
+    }
     for (int64_t t = 0; t < piece->tokens; t += MATMUL_TILE_TOKENS)
         avx2_unpack_tokens(w->kind, x, w->cols, piece->first_token + t, smaller(piece->tokens - t, MATMUL_TILE_TOKENS),
                            first_group, groups, &panels->tiles[t / MATMUL_TILE_TOKENS]);

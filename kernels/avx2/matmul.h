@@ -14,6 +14,7 @@ enum {
     MATMUL_COLS = NJ_GROUP_COLS,
     MATMUL_SEGMENT_GROUPS = NJ_SEGMENT_COLS / NJ_GROUP_COLS,
     MATMUL_TILE_TOKENS = 6,   /* tokens whose sums are in registers at once */
+    MATMUL_FEW_TOKENS = 4,    /* up to so many, weights are not unpacked: matmul_few.c */
     MATMUL_CHUNK_TOKENS = 96, /* most tokens of a piece of an integer kind */
     MATMUL_LEAD_GROUPS = 2    /* groups of zeros in front of a segment: see matmul_integer.c */
 };
@@ -104,6 +105,9 @@ typedef void (*matmul_tile_function)(const struct matmul_weights *weights, const
 
 /* For an integer kind and 1..MATMUL_TILE_TOKENS tokens. */
 matmul_tile_function avx2_integer_tile(enum nj_matrix_kind kind, int64_t tokens);
+
+/* A piece of at most MATMUL_FEW_TOKENS tokens, as struct matmul_integers says. */
+void avx2_multiply_few(const struct matmul_piece *piece, const struct nj_q8 *x, int64_t first_group, int64_t groups);
 
 /* Adds a segment's sum to the total; the first one is assigned. */
 NJ_ALWAYS_INLINE void matmul_add_segment(__m256 sum, int is_first, float *total)
