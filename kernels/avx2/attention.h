@@ -1,24 +1,71 @@
-/* What the attention kernels share: one block's step of the online softmax. */
+/* What the attention kernels share: rows, and one block's step of the online softmax.
+ *
+ * A row is one query head of one token. Rows that see the same KV head of the same sequence share every load of keys
+ * and values: the query heads of a group, and the tokens of a chunk. */
 #ifndef NJ_KERNELS_AVX2_ATTENTION_H
 #define NJ_KERNELS_AVX2_ATTENTION_H
 
 #include "kernels/avx2/vector.h"
 #include "kernels/operations.h"
 
-enum { SOFTMAX_STEP = 2 * VECTOR_FLOATS };
+/* As many rows as go through a block before the next one: their state stays in the first-level cache with it. */
+enum { SOFTMAX_STEP = 2 * VECTOR_FLOATS, MOST_ROWS = 24 };
 
-void avx2_attend_f16(const struct nj_attention_args *args, int thread, int threads);
-void avx2_attend_q8(const struct nj_attention_args *args, int thread, int threads);
+/* At most MOST_ROWS rows of one KV head: row r is query head r % group of token `token` + r / group, where a group is
+ * the query heads of the KV head. The tokens follow each other in the batch and belong to one sequence. */
+struct attention_rows {
+    const struct nj_attention_args *args;
+    int64_t token, kv_head;
+    int64_t begin, end;
+};
 
-/* Turns the scores p[0 .. valid - 1] into their exponentials and joins them to the head's maximum and sum. Returns the
- * factor for what was summed before. p has room for `valid` rounded up to 16; masked keys become exactly 0 there. */
-NJ_ALWAYS_INLINE float softmax_join(float *p, int64_t valid, int is_first, float *max_of_head, float *sum_of_head)
+void avx2_attend_f16(const struct attention_rows *rows);
+void avx2_attend_q8(const struct attention_rows *rows);
+
+struct softmax_row {
+    const float *q;              /* [head_width] */
+    float *out;                  /* [head_width] */
+    int64_t positions;           /* that it sees */
+    int64_t valid;               /* of the block at hand; 0 or less: none of it */
+    float max, sum;              /* so far */
+    float correction;            /* for what was summed before the block at hand */
+    float p[NJ_KV_BLOCK_TOKENS]; /* scores, then their exponentials */
+};
+
+NJ_ALWAYS_INLINE void softmax_begin(const struct attention_rows *rows, int64_t r, struct softmax_row *row)
 {
-    int64_t padded = (valid + SOFTMAX_STEP - 1) / SOFTMAX_STEP * SOFTMAX_STEP;
-    for (int64_t j = valid; j < padded; j++)
+    const struct nj_attention_args *a = rows->args;
+    int64_t group = a->heads / a->kv.kv_heads, t = rows->token + r / group;
+    int64_t index = (t * a->heads + rows->kv_head * group + r % group) * a->kv.head_width;
+    row->q = a->q + index;
+    row->out = a->out + index;
+    row->positions = (int64_t)a->batch.position[t] + 1;
+}
+
+/* Goes to the block whose first position is `first`. Returns how many positions of it the row sees, 0 or less: none. */
+NJ_ALWAYS_INLINE int64_t softmax_enter(struct softmax_row *row, int64_t first)
+{
+    int64_t rest = row->positions - first;
+    return row->valid = rest < NJ_KV_BLOCK_TOKENS ? rest : NJ_KV_BLOCK_TOKENS;
+}
+
+/* How many of `count` rows to take at a time, at most `most`, so that the last ones are not few. */
+NJ_ALWAYS_INLINE int rows_at_once(int count, int most)
+{
+    int times = (count + most - 1) / most;
+    return (count + times - 1) / times;
+}
+
+/* Turns the valid scores into their exponentials and joins them to the row's maximum and sum. Masked keys become
+ * exactly 0 up to the next multiple of 16. */
+NJ_ALWAYS_INLINE void softmax_join(struct softmax_row *row, int is_first)
+{
+    float *p = row->p;
+    int64_t padded = (row->valid + SOFTMAX_STEP - 1) / SOFTMAX_STEP * SOFTMAX_STEP;
+    for (int64_t j = row->valid; j < padded; j++)
         p[j] = -INFINITY;
     /* maxps returns its second operand for a NaN score: NaNs are passed over */
-    __m256 largest = _mm256_set1_ps(is_first ? -INFINITY : *max_of_head);
+    __m256 largest = _mm256_set1_ps(is_first ? -INFINITY : row->max);
     for (int64_t j = 0; j < padded; j += VECTOR_FLOATS)
         largest = _mm256_max_ps(_mm256_loadu_ps(p + j), largest);
     float max = vector_max_lane(largest);
@@ -32,19 +79,16 @@ NJ_ALWAYS_INLINE float softmax_join(float *p, int64_t valid, int is_first, float
         }
     }
     float block_sum = vector_sum_partials(partial[0], partial[1]);
-    float correction = 0.0f;
-    if (!is_first)
-        correction = _mm256_cvtss_f32(vector_exp(_mm256_set1_ps(*max_of_head - max)));
-    *sum_of_head = is_first ? block_sum : fmaf(*sum_of_head, correction, block_sum);
-    *max_of_head = max;
-    return correction;
+    row->correction = is_first ? 0.0f : _mm256_cvtss_f32(vector_exp(_mm256_set1_ps(row->max - max)));
+    row->sum = is_first ? block_sum : fmaf(row->sum, row->correction, block_sum);
+    row->max = max;
 }
 
-/* A head's output: its weighted values over the sum of the weights. */
-NJ_ALWAYS_INLINE void divide_by_sum(float *out, int64_t width, float sum)
+/* A row's output: its weighted values over the sum of the weights. */
+NJ_ALWAYS_INLINE void softmax_end(const struct softmax_row *row, int64_t width)
 {
     for (int64_t d = 0; d < width; d += VECTOR_FLOATS)
-        _mm256_storeu_ps(out + d, _mm256_div_ps(_mm256_loadu_ps(out + d), _mm256_set1_ps(sum)));
+        _mm256_storeu_ps(row->out + d, _mm256_div_ps(_mm256_loadu_ps(row->out + d), _mm256_set1_ps(row->sum)));
 }
 
 #endif

@@ -1,5 +1,4 @@
-/* Causal attention over int8 keys and values. A row is one query head of one token; up to four rows that see the same
- * KV head of the same sequence share every load of keys and values: query heads of a group, and tokens of a chunk.
+/* Causal attention over int8 keys and values, up to four rows at a time over one widening of the stored bytes.
  *
  * Scores (lanes = keys) and weighted values (lanes = dimensions) are the same product: quads of bytes times quads of
  * int16 coefficients, as int16 pairs into 32-bit sums. Bytes 0 and 2 of each quad become one register of int16, bytes
@@ -10,24 +9,14 @@
 #include "kernels/avx2/attention.h"
 #include "kernels/kv_block.h"
 
-enum { BLOCK = NJ_KV_BLOCK_TOKENS, ROWS_AT_ONCE = 4, TOKENS_AT_ONCE = 4, GROUP_QUADS = NJ_GROUP_COLS / NJ_KV_QUAD };
+enum { BLOCK = NJ_KV_BLOCK_TOKENS, ROWS_AT_ONCE = 4, GROUP_QUADS = NJ_GROUP_COLS / NJ_KV_QUAD };
 
 struct row {
-    float *out;                        /* [width] */
-    int64_t positions;                 /* that it sees */
-    int64_t valid;                     /* of the block at hand; 0 or less: none of it */
-    float max, sum, correction;        /* online softmax */
+    struct softmax_row softmax;
     float weight_scale;                /* of `weights` */
-    float p[BLOCK];                    /* scores, then their exponentials */
     int16_t weights[BLOCK];            /* quads in the order 0, 2, 1, 3 */
     int16_t query[NJ_MOST_HEAD_WIDTH]; /* the same */
     float query_scales[NJ_MOST_HEAD_WIDTH / NJ_GROUP_COLS];
-};
-
-struct rows {
-    int64_t width;
-    float scale;
-    struct row row[ROWS_AT_ONCE];
 };
 
 /* Eight integers within int16 as two quads of coefficients. */
@@ -70,23 +59,24 @@ NJ_ALWAYS_INLINE void multiply_quads(int n, int vectors, const int8_t *bytes, in
 }
 
 /* Scores of n rows with 16 keys, from key `first` of the block. */
-NJ_ALWAYS_INLINE void score_keys(int n, struct rows *rows, const struct nj_kv_q8_head *stored, int64_t first)
+NJ_ALWAYS_INLINE void score_keys(int n, struct row *rows, int64_t width, float scale,
+                                 const struct nj_kv_q8_head *stored, int64_t first)
 {
     __m256 score[ROWS_AT_ONCE][2];
     for (int r = 0; r < n; r++)
         score[r][0] = score[r][1] = _mm256_setzero_ps();
-    for (int64_t group = 0; group * NJ_GROUP_COLS < rows->width; group++) {
-        int64_t quad = group * GROUP_QUADS, rest = rows->width / NJ_KV_QUAD - quad;
+    for (int64_t group = 0; group * NJ_GROUP_COLS < width; group++) {
+        int64_t quad = group * GROUP_QUADS, rest = width / NJ_KV_QUAD - quad;
         const int16_t *query[ROWS_AT_ONCE];
         __m256i sum[ROWS_AT_ONCE][2];
         for (int r = 0; r < n; r++) {
-            query[r] = rows->row[r].query + group * NJ_GROUP_COLS;
+            query[r] = rows[r].query + group * NJ_GROUP_COLS;
             sum[r][0] = sum[r][1] = _mm256_setzero_si256();
         }
         multiply_quads(n, 2, stored->keys + (quad * BLOCK + first) * NJ_KV_QUAD, BLOCK * NJ_KV_QUAD,
                        rest < GROUP_QUADS ? rest : GROUP_QUADS, query, sum);
         for (int r = 0; r < n; r++) {
-            __m256 query_scale = _mm256_broadcast_ss(rows->row[r].query_scales + group);
+            __m256 query_scale = _mm256_broadcast_ss(rows[r].query_scales + group);
             for (int i = 0; i < 2; i++) {
                 __m256 key_scale = _mm256_loadu_ps(stored->key_scales + group * BLOCK + first + i * VECTOR_FLOATS);
                 score[r][i] =
@@ -96,20 +86,21 @@ NJ_ALWAYS_INLINE void score_keys(int n, struct rows *rows, const struct nj_kv_q8
     }
     for (int r = 0; r < n; r++)
         for (int i = 0; i < 2; i++)
-            _mm256_storeu_ps(rows->row[r].p + first + i * VECTOR_FLOATS,
-                             _mm256_mul_ps(score[r][i], _mm256_set1_ps(rows->scale)));
+            _mm256_storeu_ps(rows[r].softmax.p + first + i * VECTOR_FLOATS,
+                             _mm256_mul_ps(score[r][i], _mm256_set1_ps(scale)));
 }
 
 /* The exponentials times the values' scales, in 15 bits. What lies behind `valid` is not looked at and gets 0. */
 static void quantize_weights(struct row *row, const float *value_scales)
 {
     const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const int64_t valid = row->softmax.valid;
     float weight[BLOCK];
     for (int64_t j = 0; j < BLOCK; j += VECTOR_FLOATS) {
-        __m256i is_valid = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)(row->valid - j)), lanes);
+        __m256i is_valid = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)(valid - j)), lanes);
         __m256 product = _mm256_setzero_ps();
-        if (j < row->valid)
-            product = _mm256_mul_ps(_mm256_loadu_ps(row->p + j), _mm256_loadu_ps(value_scales + j));
+        if (j < valid)
+            product = _mm256_mul_ps(_mm256_loadu_ps(row->softmax.p + j), _mm256_loadu_ps(value_scales + j));
         _mm256_storeu_ps(weight + j, _mm256_and_ps(product, _mm256_castsi256_ps(is_valid)));
     }
     struct vector_scale scale = vector_scale_for(vector_magnitude_bits(weight, BLOCK), 32767.0f);
@@ -119,57 +110,60 @@ static void quantize_weights(struct row *row, const float *value_scales)
 }
 
 /* Joins the block's weighted values of n rows in `vectors` (1 or 2) registers of dimensions from `first`. */
-NJ_ALWAYS_INLINE void join_values(int n, int vectors, struct rows *rows, const int8_t *values, int64_t first,
-                                  int64_t valid, int is_first)
+NJ_ALWAYS_INLINE void join_values(int n, int vectors, struct row *rows, int64_t width, const int8_t *values,
+                                  int64_t first, int64_t valid, int is_first)
 {
     const int16_t *weights[ROWS_AT_ONCE];
     __m256i sum[ROWS_AT_ONCE][2];
     for (int r = 0; r < n; r++) {
-        weights[r] = rows->row[r].weights;
+        weights[r] = rows[r].weights;
         sum[r][0] = sum[r][1] = _mm256_setzero_si256();
     }
-    multiply_quads(n, vectors, values + first * NJ_KV_QUAD, rows->width * NJ_KV_QUAD,
-                   (valid + NJ_KV_QUAD - 1) / NJ_KV_QUAD, weights, sum);
+    multiply_quads(n, vectors, values + first * NJ_KV_QUAD, width * NJ_KV_QUAD, (valid + NJ_KV_QUAD - 1) / NJ_KV_QUAD,
+                   weights, sum);
     for (int r = 0; r < n; r++) {
-        const struct row *row = &rows->row[r];
-        if (row->valid <= 0)
+        const struct row *row = &rows[r];
+        if (row->softmax.valid <= 0)
             continue;
         for (int i = 0; i < vectors; i++) {
-            float *out = row->out + first + i * VECTOR_FLOATS;
+            float *out = row->softmax.out + first + i * VECTOR_FLOATS;
             __m256 joined = _mm256_mul_ps(_mm256_set1_ps(row->weight_scale), _mm256_cvtepi32_ps(sum[r][i]));
             if (!is_first)
-                joined = _mm256_fmadd_ps(_mm256_loadu_ps(out), _mm256_set1_ps(row->correction), joined);
+                joined = _mm256_fmadd_ps(_mm256_loadu_ps(out), _mm256_set1_ps(row->softmax.correction), joined);
             _mm256_storeu_ps(out, joined);
         }
     }
 }
 
-/* `valid`: the most positions that a row sees of the block. */
-NJ_ALWAYS_INLINE void join_block(int n, struct rows *rows, const struct nj_kv_q8_head *stored, int64_t valid,
-                                 int is_first)
+/* `valid`: the most positions that a row sees of the block. Weights of the others are 0 there, and bytes are numbers
+ * whatever they are. */
+NJ_ALWAYS_INLINE void join_block(int n, struct row *rows, const struct nj_attention_args *a,
+                                 const struct nj_kv_q8_head *stored, int64_t valid, int is_first)
 {
+    const int64_t width = a->kv.head_width;
     for (int64_t first = 0; first < valid; first += SOFTMAX_STEP)
-        score_keys(n, rows, stored, first);
+        score_keys(n, rows, width, a->scale, stored, first);
     for (int r = 0; r < n; r++) {
-        struct row *row = &rows->row[r];
-        if (row->valid <= 0)
+        if (rows[r].softmax.valid <= 0)
             continue;
-        row->correction = softmax_join(row->p, row->valid, is_first, &row->max, &row->sum);
-        quantize_weights(row, stored->value_scales);
+        softmax_join(&rows[r].softmax, is_first);
+        quantize_weights(&rows[r], stored->value_scales);
     }
     int64_t d = 0;
-    for (; d + 2 * VECTOR_FLOATS <= rows->width; d += 2 * VECTOR_FLOATS)
-        join_values(n, 2, rows, stored->values, d, valid, is_first);
-    if (d < rows->width)
-        join_values(n, 1, rows, stored->values, d, valid, is_first);
+    for (; d + 2 * VECTOR_FLOATS <= width; d += 2 * VECTOR_FLOATS)
+        join_values(n, 2, rows, width, stored->values, d, valid, is_first);
+    if (d < width)
+        join_values(n, 1, rows, width, stored->values, d, valid, is_first);
 }
 
-typedef void (*join_block_function)(struct rows *rows, const struct nj_kv_q8_head *stored, int64_t valid, int is_first);
+typedef void (*join_block_function)(struct row *rows, const struct nj_attention_args *a,
+                                    const struct nj_kv_q8_head *stored, int64_t valid, int is_first);
 
 #define NJ_JOIN_BLOCK(n)                                                                                               \
-    static void join_block_##n(struct rows *rows, const struct nj_kv_q8_head *stored, int64_t valid, int is_first)     \
+    static void join_block_##n(struct row *rows, const struct nj_attention_args *a,                                    \
+                               const struct nj_kv_q8_head *stored, int64_t valid, int is_first)                        \
     {                                                                                                                  \
-        join_block(n, rows, stored, valid, is_first);                                                                  \
+        join_block(n, rows, a, stored, valid, is_first);                                                               \
     }
 NJ_JOIN_BLOCK(1)
 NJ_JOIN_BLOCK(2)
@@ -178,13 +172,9 @@ NJ_JOIN_BLOCK(4)
 
 static const join_block_function join_blocks[ROWS_AT_ONCE] = {join_block_1, join_block_2, join_block_3, join_block_4};
 
-/* Query head `head` of token t, its query quantised. */
-static void begin_row(const struct nj_attention_args *a, int64_t t, int64_t head, struct row *row)
+static void quantize_query(struct row *row, int64_t width)
 {
-    int64_t width = a->kv.head_width;
-    const float *q = a->q + (t * a->heads + head) * width;
-    row->out = a->out + (t * a->heads + head) * width;
-    row->positions = (int64_t)a->batch.position[t] + 1;
+    const float *q = row->softmax.q;
     for (int64_t first = 0; first < width; first += NJ_GROUP_COLS) {
         int64_t count = width - first < NJ_GROUP_COLS ? width - first : NJ_GROUP_COLS;
         struct vector_scale scale = vector_scale_for(vector_magnitude_bits(q + first, count), 127.0f);
@@ -194,60 +184,37 @@ static void begin_row(const struct nj_attention_args *a, int64_t t, int64_t head
     }
 }
 
-/* n rows over all blocks of their sequence. Rows of earlier tokens sit out the blocks behind their position. */
-static void attend(const struct nj_attention_args *a, int64_t sequence, int64_t kv_head, struct rows *rows, int n)
+/* Rows of earlier tokens sit out the blocks behind their position. */
+static void attend_block(int n, struct row *rows, const struct nj_attention_args *a, const struct nj_kv_q8_head *stored,
+                         int64_t first)
 {
-    const int32_t *blocks = a->batch.blocks + sequence * a->batch.blocks_stride;
+    int64_t most = 0;
+    for (int r = 0; r < n; r++) {
+        int64_t valid = softmax_enter(&rows[r].softmax, first);
+        most = valid > most ? valid : most;
+    }
+    if (most > 0)
+        join_blocks[n - 1](rows, a, stored, most, first == 0);
+}
+
+void avx2_attend_q8(const struct attention_rows *rows)
+{
+    const struct nj_attention_args *a = rows->args;
+    const int32_t *blocks = a->batch.blocks + a->batch.sequence[rows->token] * a->batch.blocks_stride;
+    struct row row[MOST_ROWS];
+    const int count = (int)(rows->end - rows->begin), at_once = rows_at_once(count, ROWS_AT_ONCE);
     int64_t positions = 0;
-    for (int r = 0; r < n; r++)
-        positions = rows->row[r].positions > positions ? rows->row[r].positions : positions;
+    for (int r = 0; r < count; r++) {
+        softmax_begin(rows, rows->begin + r, &row[r].softmax);
+        quantize_query(&row[r], a->kv.head_width);
+        positions = row[r].softmax.positions > positions ? row[r].softmax.positions : positions;
+    }
     for (int64_t first = 0; first < positions; first += BLOCK) {
-        int64_t valid = positions - first < BLOCK ? positions - first : BLOCK;
-        for (int r = 0; r < n; r++) {
-            int64_t rest = rows->row[r].positions - first;
-            rows->row[r].valid = rest < BLOCK ? rest : BLOCK;
-        }
         char *block = a->kv.base + blocks[first / BLOCK] * a->kv.block_stride_bytes;
-        struct nj_kv_q8_head stored = kv_q8_head(block, rows->width, kv_head);
-        join_blocks[n - 1](rows, &stored, valid, first == 0);
+        struct nj_kv_q8_head stored = kv_q8_head(block, a->kv.head_width, rows->kv_head);
+        for (int r = 0; r < count; r += at_once)
+            attend_block(count - r < at_once ? count - r : at_once, row + r, a, &stored, first);
     }
-    for (int r = 0; r < n; r++)
-        divide_by_sum(rows->row[r].out, rows->width, rows->row[r].sum);
-}
-
-/* All query heads of one KV head for tokens [t, t + tokens), which belong to one sequence. */
-static void attend_tokens(const struct nj_attention_args *a, int64_t t, int64_t tokens, int64_t kv_head)
-{
-    int64_t heads = a->heads / a->kv.kv_heads;
-    struct rows rows;
-    rows.width = a->kv.head_width;
-    rows.scale = a->scale;
-    for (int64_t first = 0; first < tokens * heads; first += ROWS_AT_ONCE) {
-        int64_t rest = tokens * heads - first;
-        int n = (int)(rest < ROWS_AT_ONCE ? rest : ROWS_AT_ONCE);
-        for (int r = 0; r < n; r++)
-            begin_row(a, t + (first + r) / heads, kv_head * heads + (first + r) % heads, &rows.row[r]);
-        attend(a, a->batch.sequence[t], kv_head, &rows, n);
-    }
-}
-
-/* How many tokens from t on belong to one sequence. */
-static int64_t count_neighbours(const struct nj_token_batch *batch, int64_t t)
-{
-    int64_t count = 1;
-    while (count < TOKENS_AT_ONCE && t + count < batch->count && batch->sequence[t + count] == batch->sequence[t])
-        count++;
-    return count;
-}
-
-/* KV heads of neighbouring tokens are dealt out in turn, so that every thread gets short and long contexts alike. */
-void avx2_attend_q8(const struct nj_attention_args *a, int thread, int threads)
-{
-    int64_t item = 0;
-    for (int64_t t = 0, tokens; t < a->batch.count; t += tokens) {
-        tokens = count_neighbours(&a->batch, t);
-        for (int64_t kv_head = 0; kv_head < a->kv.kv_heads; kv_head++)
-            if (item++ % threads == thread)
-                attend_tokens(a, t, tokens, kv_head);
-    }
+    for (int r = 0; r < count; r++)
+        softmax_end(&row[r].softmax, a->kv.head_width);
 }

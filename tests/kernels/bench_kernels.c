@@ -1,6 +1,7 @@
 /* Rates of the kernels on this machine, as shares of peaks measured in the same run.
- * Usage: bench_kernels [--models | --reference | TOKENS [ROWS [COLS]]]
- * Without arguments: every kind at several numbers of tokens. --models: the matrices of two real models.
+ * Usage: bench_kernels [--models | --attention | --reference | TOKENS [ROWS [COLS]]]
+ * Without arguments: every kind at several numbers of tokens. --models: the matrices of two real models;
+ * --attention: attention alone.
  * OMP_NUM_THREADS sets the number of threads. Times are the best of many short runs: on a machine that others use, too,
  * one thread then still gives true rates, because a run fits into a time slice. */
 #include <omp.h>
@@ -18,8 +19,8 @@ enum { LEAST_REPEATS = 5, PEAK_STEPS = 20000, STEP_OPERATIONS = 2 * NJ_GROUP_COL
 static const double measuring_seconds = 0.3;
 
 /* How products are summed. The first is the mix of the table's own peak (kernels/peak.h); the others are what a group
- * of 32 columns and 8 rows takes at least with AVX2 only. VNNI has one mix for all integers. */
-enum mix { MIX_WHOLE, MIX_HALVES, MIX_SIGNED, MIX_FLOAT, MIX_COUNT };
+ * of 32 columns and 8 rows takes at least with AVX2 only. VNNI has one mix for all integers but attention's. */
+enum mix { MIX_WHOLE, MIX_HALVES, MIX_SIGNED, MIX_PAIRS, MIX_FLOAT, MIX_COUNT };
 
 #define NJ_PRODUCT(to) "vpmaddubsw %%ymm0,%%ymm1,%%ymm" #to "\n"
 #define NJ_TWO_PRODUCTS NJ_PRODUCT(12) "vpaddw %%ymm12,%%ymm8,%%ymm8\n" NJ_PRODUCT(13) "vpaddw %%ymm13,%%ymm9,%%ymm9\n"
@@ -27,6 +28,8 @@ enum mix { MIX_WHOLE, MIX_HALVES, MIX_SIGNED, MIX_FLOAT, MIX_COUNT };
     "vpmaddwd %%ymm2,%%ymm" #from ",%%ymm" #from "\n vpaddd %%ymm" #from ",%%ymm" #to ",%%ymm" #to "\n"
 #define NJ_WIDENED(to, sum) NJ_PRODUCT(to) NJ_WIDEN(to, sum)
 #define NJ_TWO_WIDENED NJ_WIDENED(8, 3) NJ_WIDENED(9, 4)
+#define NJ_PAIR(to, sum) "vpmaddwd %%ymm0,%%ymm1,%%ymm" #to "\n vpaddd %%ymm" #to ",%%ymm" #sum ",%%ymm" #sum "\n"
+#define NJ_FOUR_PAIRS NJ_PAIR(8, 3) NJ_PAIR(9, 4) NJ_PAIR(12, 5) NJ_PAIR(13, 6)
 #define NJ_TWO_FMA "vfmadd231ps %%ymm0,%%ymm1,%%ymm3\n vfmadd231ps %%ymm0,%%ymm1,%%ymm4\n"
 #define NJ_EIGHT_FMA                                                                                                   \
     NJ_TWO_FMA "vfmadd231ps %%ymm0,%%ymm1,%%ymm5\n vfmadd231ps %%ymm0,%%ymm1,%%ymm6\n"                                 \
@@ -47,6 +50,11 @@ static void run_signed(int64_t steps)
     NJ_REPEAT(NJ_TWO_WIDENED NJ_TWO_WIDENED NJ_TWO_WIDENED NJ_TWO_WIDENED);
 }
 
+static void run_pairs(int64_t steps)
+{
+    NJ_REPEAT(NJ_FOUR_PAIRS NJ_FOUR_PAIRS NJ_FOUR_PAIRS NJ_FOUR_PAIRS);
+}
+
 static void run_float(int64_t steps)
 {
     NJ_REPEAT(NJ_EIGHT_FMA NJ_EIGHT_FMA NJ_EIGHT_FMA NJ_EIGHT_FMA);
@@ -57,11 +65,12 @@ static const struct nj_peak_mix *find_mix(const struct nj_cpu_kernels *kernels, 
     static const struct nj_peak_mix others[MIX_COUNT] = {
         [MIX_HALVES] = {"5 and 6 bits, 16 columns in int16", STEP_OPERATIONS, run_halves},
         [MIX_SIGNED] = {"8 bits, widened at once", STEP_OPERATIONS, run_signed},
+        [MIX_PAIRS] = {"8 bits by int16", STEP_OPERATIONS, run_pairs},
         [MIX_FLOAT] = {"float", STEP_OPERATIONS, run_float},
     };
     const struct nj_peak_mix *own = peak_mix_of(kernels);
     const int has_one_mix = own != peak_mix_of(test_reference()); /* whose mix is that of AVX2 */
-    return mix == MIX_WHOLE || (has_one_mix && mix != MIX_FLOAT) ? own : &others[mix];
+    return mix == MIX_WHOLE || (has_one_mix && mix != MIX_FLOAT && mix != MIX_PAIRS) ? own : &others[mix];
 }
 
 /* Runs a job on all threads over and over; returns the seconds of the fastest run. */
@@ -158,49 +167,86 @@ static void fill_cache(struct nj_test_random *random, const struct nj_kv_layer *
     }
 }
 
-/* Tokens at the end of 512 positions: of one sequence, as in a chunk of a prompt, or of one sequence each. */
-static void bench_attention(const struct nj_cpu_kernels *kernels, int64_t count, enum nj_kv_type type, int is_chunk)
+/* Heads of a model, and tokens at the end of `positions`: of one sequence, as in a chunk of a prompt, or of one
+ * sequence each, as when answers are written. */
+struct attention_case {
+    int32_t heads, kv_heads, width;
+    int64_t positions, tokens;
+    int is_chunk;
+};
+
+/* Every sequence has blocks of its own: in a chunk there is one, otherwise one for each token. */
+static struct nj_token_batch make_batch(const struct attention_case *c)
 {
-    enum { HEADS = 9, KV_HEADS = 3, WIDTH = 64, POSITIONS = 512, BLOCKS = POSITIONS / NJ_KV_BLOCK_TOKENS };
-    struct nj_test_random random = {2};
-    const struct nj_kv_layer kv = {.type = type,
-                                   .block_stride_bytes = KV_HEADS * kv_head_bytes(type, WIDTH),
-                                   .base = test_allocate(BLOCKS * (size_t)(KV_HEADS * kv_head_bytes(type, WIDTH))),
-                                   .kv_heads = KV_HEADS,
-                                   .head_width = WIDTH};
-    fill_cache(&random, &kv, BLOCKS);
-    float *q = test_random_floats(&random, count * HEADS * WIDTH, -1.0f, 1.0f);
-    float *out = test_allocate((size_t)(count * HEADS * WIDTH) * sizeof *out);
-    int32_t *position = test_allocate((size_t)count * sizeof *position);
-    int32_t *sequence = test_allocate((size_t)count * sizeof *sequence);
-    int32_t *blocks = test_allocate((size_t)count * BLOCKS * sizeof *blocks);
-    for (int64_t i = 0; i < count * BLOCKS; i++)
-        blocks[i] = (int32_t)(i % BLOCKS);
-    for (int64_t t = 0; t < count; t++) {
-        position[t] = POSITIONS - 1;
-        sequence[t] = is_chunk ? 0 : (int32_t)t;
+    const int64_t stride = (c->positions + NJ_KV_BLOCK_TOKENS - 1) / NJ_KV_BLOCK_TOKENS;
+    const int64_t sequences = c->is_chunk ? 1 : c->tokens;
+    int32_t *position = test_allocate((size_t)c->tokens * sizeof *position);
+    int32_t *sequence = test_allocate((size_t)c->tokens * sizeof *sequence);
+    int32_t *blocks = test_allocate((size_t)(sequences * stride) * sizeof *blocks);
+    for (int64_t i = 0; i < sequences * stride; i++)
+        blocks[i] = (int32_t)i;
+    for (int64_t t = 0; t < c->tokens; t++) {
+        position[t] = (int32_t)(c->is_chunk ? c->positions - c->tokens + t : c->positions - 1);
+        sequence[t] = c->is_chunk ? 0 : (int32_t)t;
     }
-    union nj_operation_args args = {.attention = {.batch = {.count = count,
-                                                            .position = position,
-                                                            .sequence = sequence,
-                                                            .blocks = blocks,
-                                                            .blocks_stride = BLOCKS},
-                                                  .heads = HEADS,
-                                                  .scale = 0.125f,
-                                                  .q = q,
-                                                  .out = out,
-                                                  .kv = kv}};
-    struct launch launch = {.kernels = kernels, .operation = NJ_OP_ATTENTION, .args = args};
+    return (struct nj_token_batch){
+        .count = c->tokens, .position = position, .sequence = sequence, .blocks = blocks, .blocks_stride = stride};
+}
+
+/* Scores and weighted values: two products of a head's width for each position that a token sees. */
+static double attention_operations(const struct attention_case *c, const struct nj_token_batch *batch)
+{
+    double seen = 0;
+    for (int64_t t = 0; t < batch->count; t++)
+        seen += batch->position[t] + 1;
+    return 4.0 * seen * c->heads * c->width;
+}
+
+static void bench_attention(const struct nj_cpu_kernels *kernels, const struct attention_case *c, enum nj_kv_type type,
+                            double peak)
+{
+    struct nj_test_random random = {2};
+    const struct nj_token_batch batch = make_batch(c);
+    const int64_t blocks = (c->is_chunk ? 1 : c->tokens) * batch.blocks_stride;
+    const int64_t block_bytes = c->kv_heads * kv_head_bytes(type, c->width);
+    const struct nj_kv_layer kv = {.type = type,
+                                   .block_stride_bytes = block_bytes,
+                                   .base = test_allocate((size_t)(blocks * block_bytes)),
+                                   .kv_heads = c->kv_heads,
+                                   .head_width = c->width};
+    fill_cache(&random, &kv, blocks);
+    float *q = test_random_floats(&random, c->tokens * c->heads * c->width, -1.0f, 1.0f);
+    float *out = test_allocate((size_t)(c->tokens * c->heads * c->width) * sizeof *out);
+    struct launch launch = {
+        .kernels = kernels,
+        .operation = NJ_OP_ATTENTION,
+        .args = {.attention = {.batch = batch, .heads = c->heads, .scale = 0.125f, .q = q, .out = out, .kv = kv}}};
     double seconds = measure_seconds(run_launch, &launch);
-    printf("%-11s attention %s %lld tokens at %d, %s: %.2f GFLOPS\n", kernels->name, type == NJ_KV_Q8 ? "q8 " : "f16",
-           (long long)count, POSITIONS, is_chunk ? "one sequence" : "each its own",
-           4.0 * (double)count * HEADS * WIDTH * POSITIONS / seconds * 1e-9);
-    free(blocks);
-    free(sequence);
-    free(position);
+    double tops = attention_operations(c, &batch) / seconds * 1e-12;
+    printf("%-11s attention %s %2d/%d heads of %3d, %3lld tokens at %4lld, %-12s %7.4f TOPS %5.1f %% of its peak\n",
+           kernels->name, type == NJ_KV_Q8 ? "q8 " : "f16", c->heads, c->kv_heads, c->width, (long long)c->tokens,
+           (long long)c->positions, c->is_chunk ? "one sequence" : "each its own", tops, 100.0 * tops / peak);
+    fflush(stdout);
+    free((void *)batch.blocks);
+    free((void *)batch.sequence);
+    free((void *)batch.position);
     free(out);
     free(q);
     free(kv.base);
+}
+
+/* SmolLM2-135M and Qwen2.5-1.5B, and a model whose heads share nothing. */
+static void bench_attentions(const struct nj_cpu_kernels *kernels, const double *peaks)
+{
+    static const struct attention_case cases[] = {
+        {9, 3, 64, 256, 256, 1},   {9, 3, 64, 512, 256, 1},  {9, 3, 64, 4096, 64, 1},  {12, 2, 128, 512, 128, 1},
+        {12, 2, 128, 2048, 64, 1}, {8, 8, 80, 512, 128, 1},  {9, 3, 64, 200, 1, 0},    {9, 3, 64, 200, 64, 0},
+        {9, 3, 64, 2048, 16, 0},   {12, 2, 128, 200, 64, 0}, {12, 2, 128, 4096, 8, 0}, {8, 8, 80, 200, 64, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        bench_attention(kernels, &cases[i], NJ_KV_F16, peaks[MIX_FLOAT]);
+        bench_attention(kernels, &cases[i], NJ_KV_Q8, peaks[MIX_PAIRS]);
+    }
 }
 
 static void bench_kinds(const struct nj_cpu_kernels *kernels, int64_t count, int64_t rows, int64_t cols,
@@ -240,15 +286,14 @@ static void bench_table(const struct nj_cpu_kernels *kernels, int argc, char **a
     }
     if (argc > 1 && strcmp(argv[1], "--models") == 0) {
         bench_models(kernels, peaks);
+    } else if (argc > 1 && strcmp(argv[1], "--attention") == 0) {
+        bench_attentions(kernels, peaks);
     } else if (argc > 1 && argv[1][0] != '-') {
         bench_kinds(kernels, atoll(argv[1]), argc > 2 ? atoll(argv[2]) : 1536, argc > 3 ? atoll(argv[3]) : 1536, peaks);
     } else {
         for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
             bench_kinds(kernels, counts[i], 1536, 1536, peaks);
-        for (int is_chunk = 0; is_chunk <= 1; is_chunk++) {
-            bench_attention(kernels, 96, NJ_KV_F16, is_chunk);
-            bench_attention(kernels, 96, NJ_KV_Q8, is_chunk);
-        }
+        bench_attentions(kernels, peaks);
     }
 }
 
