@@ -50,6 +50,17 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
     return x < low ? low : x > high ? high : x;
 }
 
+/* Where the rows behind row `row` of a run begin to read. */
+static const char *find_ahead(const struct nj_attention_args *a, const struct run *run, int64_t row)
+{
+    int64_t token = run->token, kv_head = row / (run->tokens * a->heads / a->kv.kv_heads);
+    if (kv_head == a->kv.kv_heads) {
+        token += run->tokens;
+        kv_head = 0;
+    }
+    return attention_block(a, token < a->batch.count ? token : run->token, kv_head, 0);
+}
+
 /* Rows [begin, end) of a run, counted over all its KV heads. */
 static void attend_run(const struct nj_attention_args *a, const struct run *run, int64_t begin, int64_t end,
                        attend_function attend)
@@ -58,8 +69,9 @@ static void attend_run(const struct nj_attention_args *a, const struct run *run,
     while (begin < end) {
         int64_t kv_head = begin / rows, row = begin % rows;
         int64_t count = clamp(end - begin, 1, clamp(rows - row, 1, MOST_ROWS));
+        const char *ahead = find_ahead(a, run, begin + count);
         attend(&(struct attention_rows){
-            .args = a, .token = run->token, .kv_head = kv_head, .begin = row, .end = row + count});
+            .args = a, .token = run->token, .kv_head = kv_head, .begin = row, .end = row + count, .ahead = ahead});
         begin += count;
     }
 }

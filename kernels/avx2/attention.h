@@ -6,6 +6,7 @@
 #define NJ_KERNELS_AVX2_ATTENTION_H
 
 #include "kernels/avx2/vector.h"
+#include "kernels/kv_block.h"
 #include "kernels/operations.h"
 
 /* As many rows as go through a block before the next one: their state stays in the first-level cache with it. */
@@ -17,6 +18,7 @@ struct attention_rows {
     const struct nj_attention_args *args;
     int64_t token, kv_head;
     int64_t begin, end;
+    const char *ahead; /* the head of a block that is read after these rows: worth fetching early */
 };
 
 void avx2_attend_f16(const struct attention_rows *rows);
@@ -32,6 +34,21 @@ struct softmax_row {
     float p[NJ_KV_BLOCK_TOKENS]; /* scores, then their exponentials */
 };
 
+/* The KV head's part of the block that holds position `first` of the token's sequence. */
+NJ_ALWAYS_INLINE char *attention_block(const struct nj_attention_args *a, int64_t token, int64_t kv_head, int64_t first)
+{
+    const int32_t *blocks = a->batch.blocks + a->batch.sequence[token] * a->batch.blocks_stride;
+    return a->kv.base + blocks[first / NJ_KV_BLOCK_TOKENS] * a->kv.block_stride_bytes +
+           kv_head * kv_head_bytes(a->kv.type, a->kv.head_width);
+}
+
+/* The KV head's part of the next of the rows' blocks, which see `positions` in all; or else what comes after. */
+NJ_ALWAYS_INLINE const char *attention_ahead(const struct attention_rows *rows, int64_t first, int64_t positions)
+{
+    int64_t next = first + NJ_KV_BLOCK_TOKENS;
+    return next < positions ? attention_block(rows->args, rows->token, rows->kv_head, next) : rows->ahead;
+}
+
 NJ_ALWAYS_INLINE void softmax_begin(const struct attention_rows *rows, int64_t r, struct softmax_row *row)
 {
     const struct nj_attention_args *a = rows->args;
@@ -42,11 +59,11 @@ NJ_ALWAYS_INLINE void softmax_begin(const struct attention_rows *rows, int64_t r
     row->positions = (int64_t)a->batch.position[t] + 1;
 }
 
-/* Goes to the block whose first position is `first`. Returns how many positions of it the row sees, 0 or less: none. */
-NJ_ALWAYS_INLINE int64_t softmax_enter(struct softmax_row *row, int64_t first)
+/* Goes to the block whose first position is `first`. */
+NJ_ALWAYS_INLINE void softmax_enter(struct softmax_row *row, int64_t first)
 {
     int64_t rest = row->positions - first;
-    return row->valid = rest < NJ_KV_BLOCK_TOKENS ? rest : NJ_KV_BLOCK_TOKENS;
+    row->valid = rest < NJ_KV_BLOCK_TOKENS ? rest : NJ_KV_BLOCK_TOKENS;
 }
 
 /* How many of `count` rows to take at a time, at most `most`, so that the last ones are not few. */

@@ -9,7 +9,7 @@
 #include "kernels/avx2/attention.h"
 #include "kernels/kv_block.h"
 
-enum { BLOCK = NJ_KV_BLOCK_TOKENS, ROWS_AT_ONCE = 4, GROUP_QUADS = NJ_GROUP_COLS / NJ_KV_QUAD };
+enum { BLOCK = NJ_KV_BLOCK_TOKENS, ROWS_AT_ONCE = 4, GROUP_QUADS = NJ_GROUP_COLS / NJ_KV_QUAD, LINE_BYTES = 64 };
 
 struct row {
     struct softmax_row softmax;
@@ -35,11 +35,17 @@ NJ_ALWAYS_INLINE __m256i broadcast_pair(const int16_t *pair)
 }
 
 /* Adds to sum[r][i], for n rows and `vectors` registers of eight columns, `quads` quads of each column times row r's
- * coefficients. Quads of a column are `stride` bytes apart. */
+ * coefficients. Quads of a column are `stride` bytes apart. Meanwhile fetches two cache lines of `ahead`, if any, for
+ * each quad. */
 NJ_ALWAYS_INLINE void multiply_quads(int n, int vectors, const int8_t *bytes, int64_t stride, int64_t quads,
-                                     const int16_t *const coefficients[ROWS_AT_ONCE], __m256i sum[ROWS_AT_ONCE][2])
+                                     const int16_t *const coefficients[ROWS_AT_ONCE], const char *ahead,
+                                     __m256i sum[ROWS_AT_ONCE][2])
 {
     for (int64_t quad = 0; quad < quads; quad++) {
+        if (ahead != NULL) {
+            _mm_prefetch(ahead + 2 * quad * LINE_BYTES, _MM_HINT_T0);
+            _mm_prefetch(ahead + (2 * quad + 1) * LINE_BYTES, _MM_HINT_T0);
+        }
         __m256i even[2], odd[2];
         for (int i = 0; i < vectors; i++) {
             __m256i x = _mm256_loadu_si256((const __m256i *)(bytes + quad * stride + i * (int64_t)sizeof x));
@@ -60,7 +66,7 @@ NJ_ALWAYS_INLINE void multiply_quads(int n, int vectors, const int8_t *bytes, in
 
 /* Scores of n rows with 16 keys, from key `first` of the block. */
 NJ_ALWAYS_INLINE void score_keys(int n, struct row *rows, int64_t width, float scale,
-                                 const struct nj_kv_q8_head *stored, int64_t first)
+                                 const struct nj_kv_q8_head *stored, int64_t first, const char *ahead)
 {
     __m256 score[ROWS_AT_ONCE][2];
     for (int r = 0; r < n; r++)
@@ -74,7 +80,7 @@ NJ_ALWAYS_INLINE void score_keys(int n, struct row *rows, int64_t width, float s
             sum[r][0] = sum[r][1] = _mm256_setzero_si256();
         }
         multiply_quads(n, 2, stored->keys + (quad * BLOCK + first) * NJ_KV_QUAD, BLOCK * NJ_KV_QUAD,
-                       rest < GROUP_QUADS ? rest : GROUP_QUADS, query, sum);
+                       rest < GROUP_QUADS ? rest : GROUP_QUADS, query, ahead + quad * 2 * LINE_BYTES, sum);
         for (int r = 0; r < n; r++) {
             __m256 query_scale = _mm256_broadcast_ss(rows[r].query_scales + group);
             for (int i = 0; i < 2; i++) {
@@ -120,7 +126,7 @@ NJ_ALWAYS_INLINE void join_values(int n, int vectors, struct row *rows, int64_t 
         sum[r][0] = sum[r][1] = _mm256_setzero_si256();
     }
     multiply_quads(n, vectors, values + first * NJ_KV_QUAD, width * NJ_KV_QUAD, (valid + NJ_KV_QUAD - 1) / NJ_KV_QUAD,
-                   weights, sum);
+                   weights, NULL, sum);
     for (int r = 0; r < n; r++) {
         const struct row *row = &rows[r];
         if (row->softmax.valid <= 0)
@@ -135,14 +141,15 @@ NJ_ALWAYS_INLINE void join_values(int n, int vectors, struct row *rows, int64_t 
     }
 }
 
-/* `valid`: the most positions that a row sees of the block. Weights of the others are 0 there, and bytes are numbers
+/* `ahead`: the head of a block that is read next, fetched meanwhile (all of it but the last scales).
+ * `valid`: the most positions that a row sees of the block. Weights of the others are 0 there, and bytes are numbers
  * whatever they are. */
 NJ_ALWAYS_INLINE void join_block(int n, struct row *rows, const struct nj_attention_args *a,
-                                 const struct nj_kv_q8_head *stored, int64_t valid, int is_first)
+                                 const struct nj_kv_q8_head *stored, const char *ahead, int64_t valid, int is_first)
 {
     const int64_t width = a->kv.head_width;
     for (int64_t first = 0; first < valid; first += SOFTMAX_STEP)
-        score_keys(n, rows, width, a->scale, stored, first);
+        score_keys(n, rows, width, a->scale, stored, first, ahead + first / SOFTMAX_STEP * width / 2 * LINE_BYTES);
     for (int r = 0; r < n; r++) {
         if (rows[r].softmax.valid <= 0)
             continue;
@@ -157,13 +164,13 @@ NJ_ALWAYS_INLINE void join_block(int n, struct row *rows, const struct nj_attent
 }
 
 typedef void (*join_block_function)(struct row *rows, const struct nj_attention_args *a,
-                                    const struct nj_kv_q8_head *stored, int64_t valid, int is_first);
+                                    const struct nj_kv_q8_head *stored, const char *ahead, int64_t valid, int is_first);
 
 #define NJ_JOIN_BLOCK(n)                                                                                               \
     static void join_block_##n(struct row *rows, const struct nj_attention_args *a,                                    \
-                               const struct nj_kv_q8_head *stored, int64_t valid, int is_first)                        \
+                               const struct nj_kv_q8_head *stored, const char *ahead, int64_t valid, int is_first)     \
     {                                                                                                                  \
-        join_block(n, rows, a, stored, valid, is_first);                                                               \
+        join_block(n, rows, a, stored, ahead, valid, is_first);                                                        \
     }
 NJ_JOIN_BLOCK(1)
 NJ_JOIN_BLOCK(2)
@@ -186,21 +193,21 @@ static void quantize_query(struct row *row, int64_t width)
 
 /* Rows of earlier tokens sit out the blocks behind their position. */
 static void attend_block(int n, struct row *rows, const struct nj_attention_args *a, const struct nj_kv_q8_head *stored,
-                         int64_t first)
+                         const char *ahead, int64_t first)
 {
     int64_t most = 0;
     for (int r = 0; r < n; r++) {
-        int64_t valid = softmax_enter(&rows[r].softmax, first);
+        softmax_enter(&rows[r].softmax, first);
+        int64_t valid = rows[r].softmax.valid;
         most = valid > most ? valid : most;
     }
     if (most > 0)
-        join_blocks[n - 1](rows, a, stored, most, first == 0);
+        join_blocks[n - 1](rows, a, stored, ahead, most, first == 0);
 }
 
 void avx2_attend_q8(const struct attention_rows *rows)
 {
     const struct nj_attention_args *a = rows->args;
-    const int32_t *blocks = a->batch.blocks + a->batch.sequence[rows->token] * a->batch.blocks_stride;
     struct row row[MOST_ROWS];
     const int count = (int)(rows->end - rows->begin), at_once = rows_at_once(count, ROWS_AT_ONCE);
     int64_t positions = 0;
@@ -210,10 +217,11 @@ void avx2_attend_q8(const struct attention_rows *rows)
         positions = row[r].softmax.positions > positions ? row[r].softmax.positions : positions;
     }
     for (int64_t first = 0; first < positions; first += BLOCK) {
-        char *block = a->kv.base + blocks[first / BLOCK] * a->kv.block_stride_bytes;
-        struct nj_kv_q8_head stored = kv_q8_head(block, a->kv.head_width, rows->kv_head);
+        char *block = attention_block(a, rows->token, rows->kv_head, first);
+        struct nj_kv_q8_head stored = kv_q8_head(block, a->kv.head_width, 0);
+        const char *ahead = attention_ahead(rows, first, positions);
         for (int r = 0; r < count; r += at_once)
-            attend_block(count - r < at_once ? count - r : at_once, row + r, a, &stored, first);
+            attend_block(count - r < at_once ? count - r : at_once, row + r, a, &stored, ahead, first);
     }
     for (int r = 0; r < count; r++)
         softmax_end(&row[r].softmax, a->kv.head_width);
