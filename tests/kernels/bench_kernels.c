@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/elementary.h"
 #include "kernels/kv_block.h"
 #include "kernels/peak.h"
 #include "tests/kernels/kernel_test.h"
@@ -150,23 +149,6 @@ static void bench_matmul(const struct nj_cpu_kernels *kernels, enum nj_matrix_ki
     free(x);
 }
 
-/* Random keys and values: any halves below 2 in magnitude, or any bytes with the scales of such numbers. */
-static void fill_cache(struct nj_test_random *random, const struct nj_kv_layer *kv, int64_t blocks)
-{
-    for (int64_t block = 0; block < blocks; block++) {
-        char *part = kv->base + block * kv->block_stride_bytes;
-        for (int64_t i = 0; i < kv->block_stride_bytes / 2; i++)
-            ((uint16_t *)part)[i] = elementary_half_from_float(random_uniform(random, -1.0f, 1.0f));
-        for (int64_t head = 0; kv->type == NJ_KV_Q8 && head < kv->kv_heads; head++) {
-            struct nj_kv_q8_head stored = kv_q8_head(part, kv->head_width, head);
-            for (int64_t i = 0; i < kv_q8_groups(kv->head_width) * NJ_KV_BLOCK_TOKENS; i++)
-                stored.key_scales[i] = 0.01f;
-            for (int64_t i = 0; i < NJ_KV_BLOCK_TOKENS; i++)
-                stored.value_scales[i] = 0.01f;
-        }
-    }
-}
-
 /* Heads of a model, and tokens at the end of `positions`: of one sequence, as in a chunk of a prompt, or of one
  * sequence each, as when answers are written. */
 struct attention_case {
@@ -214,7 +196,7 @@ static void bench_attention(const struct nj_cpu_kernels *kernels, const struct a
                                    .base = test_allocate((size_t)(blocks * block_bytes)),
                                    .kv_heads = c->kv_heads,
                                    .head_width = c->width};
-    fill_cache(&random, &kv, blocks);
+    test_fill_cache(&random, &kv, blocks);
     float *q = test_random_floats(&random, c->tokens * c->heads * c->width, -1.0f, 1.0f);
     float *out = test_allocate((size_t)(c->tokens * c->heads * c->width) * sizeof *out);
     struct launch launch = {

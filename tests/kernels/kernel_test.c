@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/elementary.h"
+#include "kernels/kv_block.h"
 #include "tests/support/strip_number.h"
 
 uint64_t random_next(struct nj_test_random *random)
@@ -178,6 +179,22 @@ struct nj_q8 test_quantize(const float *x, int64_t rows, int64_t cols)
     union nj_operation_args args = {.quantize = {.x = x, .count = rows, .width = cols, .out = {.q8 = q8}}};
     test_run(test_reference(), NJ_OP_QUANTIZE, &args, 1);
     return q8;
+}
+
+void test_fill_cache(struct nj_test_random *random, const struct nj_kv_layer *kv, int64_t blocks)
+{
+    for (int64_t block = 0; block < blocks; block++) {
+        char *part = kv->base + block * kv->block_stride_bytes;
+        for (int64_t i = 0; i < kv->block_stride_bytes / 2; i++)
+            ((uint16_t *)part)[i] = elementary_half_from_float(random_uniform(random, -1.0f, 1.0f));
+        for (int64_t head = 0; kv->type == NJ_KV_Q8 && head < kv->kv_heads; head++) {
+            struct nj_kv_q8_head stored = kv_q8_head(part, kv->head_width, head);
+            for (int64_t i = 0; i < kv_q8_groups(kv->head_width) * NJ_KV_BLOCK_TOKENS; i++)
+                stored.key_scales[i] = 0.01f;
+            for (int64_t i = 0; i < NJ_KV_BLOCK_TOKENS; i++)
+                stored.value_scales[i] = 0.01f;
+        }
+    }
 }
 
 void test_run(const struct nj_cpu_kernels *kernels, enum nj_operation operation, const union nj_operation_args *args,

@@ -48,6 +48,10 @@ struct nj_q8 test_quantize(const float *x, int64_t rows, int64_t cols);
 struct nj_q8 test_allocate_q8(int64_t rows, int64_t cols); /* filled with a pattern */
 void test_free_q8(struct nj_q8 *q8);
 
+/* Random keys and values in blocks 0 .. blocks - 1: any halves below 1 in magnitude, or any bytes with the scales of
+ * such numbers. Not for F32. */
+void test_fill_cache(struct nj_test_random *random, const struct nj_kv_layer *kv, int64_t blocks);
+
 /* Runs every thread's share, one after the other, last thread first for odd counts. */
 void test_run(const struct nj_cpu_kernels *kernels, enum nj_operation operation, const union nj_operation_args *args,
               int threads);
