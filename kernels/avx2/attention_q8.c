@@ -27,13 +27,6 @@ NJ_ALWAYS_INLINE void store_quads(int16_t *quads, __m256i n)
     _mm_storeu_si128((__m128i *)quads, words);
 }
 
-NJ_ALWAYS_INLINE __m256i broadcast_pair(const int16_t *pair)
-{
-    int32_t both;
-    memcpy(&both, pair, sizeof both);
-    return _mm256_set1_epi32(both);
-}
-
 /* Adds to sum[r][i], for n rows and `vectors` registers of eight columns, `quads` quads of each column times row r's
  * coefficients. Quads of a column are `stride` bytes apart. Meanwhile fetches two cache lines of `ahead`, if any, for
  * each quad. */
@@ -54,8 +47,8 @@ NJ_ALWAYS_INLINE void multiply_quads(int n, int vectors, const int8_t *bytes, in
         }
 #pragma GCC unroll 4
         for (int r = 0; r < n; r++) {
-            __m256i even_pair = broadcast_pair(coefficients[r] + quad * NJ_KV_QUAD);
-            __m256i odd_pair = broadcast_pair(coefficients[r] + quad * NJ_KV_QUAD + 2);
+            __m256i even_pair = vector_broadcast_bytes(coefficients[r] + quad * NJ_KV_QUAD);
+            __m256i odd_pair = vector_broadcast_bytes(coefficients[r] + quad * NJ_KV_QUAD + 2);
             for (int i = 0; i < vectors; i++) {
                 sum[r][i] = _mm256_add_epi32(sum[r][i], _mm256_madd_epi16(even[i], even_pair));
                 sum[r][i] = _mm256_add_epi32(sum[r][i], _mm256_madd_epi16(odd[i], odd_pair));

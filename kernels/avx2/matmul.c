@@ -1,4 +1,5 @@
-/* Matrix products without VNNI: how the work is cut so that what the inner loops read stays in the caches.
+/* Matrix products: how the work is cut so that what the inner loops read stays in the caches (all tables that have
+ * their own inner loops share it), and what AVX2 does with a piece.
  *
  * For each chunk of tokens, a run of strips at a time: a segment of the tokens is unpacked for all of them
  * (second-level cache), then each strip's segment of weights is unpacked (first level) and all tokens pass over it. */

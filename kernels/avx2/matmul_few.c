@@ -61,14 +61,6 @@ static void load_tokens(enum nj_matrix_kind kind, const struct nj_q8 *x, int64_t
     }
 }
 
-/* Four columns of one token in every lane. */
-NJ_ALWAYS_INLINE __m256i broadcast_columns(const int8_t *q)
-{
-    int32_t four;
-    memcpy(&four, q, sizeof four);
-    return _mm256_set1_epi32(four);
-}
-
 /* Adds the products of column quads j and j + 4, which are packed together. */
 NJ_ALWAYS_INLINE void add_quads(int bits, int n, const uint8_t *numbers, int j, const struct few_group *x,
                                 __m256i sum[MATMUL_FEW_TOKENS], __m256i last_sum[MATMUL_FEW_TOKENS])
@@ -76,9 +68,9 @@ NJ_ALWAYS_INLINE void add_quads(int bits, int n, const uint8_t *numbers, int j, 
     __m256i low = load_numbers(bits, 0, numbers, j), high = load_numbers(bits, 0, numbers, j + 4);
     NJ_UNROLL
     for (int t = 0; t < n; t++) {
-        sum[t] = _mm256_add_epi16(sum[t], _mm256_maddubs_epi16(low, broadcast_columns(x->q[t] + 4 * j)));
+        sum[t] = _mm256_add_epi16(sum[t], _mm256_maddubs_epi16(low, vector_broadcast_bytes(x->q[t] + 4 * j)));
         last_sum[t] =
-            _mm256_add_epi16(last_sum[t], _mm256_maddubs_epi16(high, broadcast_columns(x->q[t] + 4 * (j + 4))));
+            _mm256_add_epi16(last_sum[t], _mm256_maddubs_epi16(high, vector_broadcast_bytes(x->q[t] + 4 * (j + 4))));
     }
 }
 
@@ -126,7 +118,7 @@ NJ_ALWAYS_INLINE void multiply_signed(int n, const uint8_t *numbers, const struc
         __m256i w = load_numbers(8, 0, numbers, j), magnitude = _mm256_abs_epi8(w);
         NJ_UNROLL
         for (int t = 0; t < n; t++) {
-            __m256i signed_x = _mm256_sign_epi8(broadcast_columns(x->q[t] + 4 * j), w);
+            __m256i signed_x = _mm256_sign_epi8(vector_broadcast_bytes(x->q[t] + 4 * j), w);
             __m256i pairs = _mm256_maddubs_epi16(magnitude, signed_x);
             dot[t] = _mm256_add_epi32(dot[t], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
         }

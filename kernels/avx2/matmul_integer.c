@@ -24,14 +24,6 @@ NJ_ALWAYS_INLINE __m256i load(const void *at)
     return _mm256_load_si256(at);
 }
 
-/* Four columns of one token in every lane. */
-NJ_ALWAYS_INLINE __m256i broadcast_columns(const uint8_t *q)
-{
-    int32_t four;
-    memcpy(&four, q, sizeof four);
-    return _mm256_set1_epi32(four);
-}
-
 /* Sums of products of columns 4 * first_j .. 4 * end_j - 1 in int16, two to each row. */
 NJ_ALWAYS_INLINE __m256i sum_products(const struct matmul_weight_group *w, const uint8_t *q, int first_j, int end_j,
                                       const int16_t *bias)
@@ -39,7 +31,7 @@ NJ_ALWAYS_INLINE __m256i sum_products(const struct matmul_weight_group *w, const
     __m256i sum = load(bias);
     NJ_UNROLL
     for (int j = first_j; j < end_j; j++)
-        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(broadcast_columns(q + 4 * j), load(w->numbers[j])));
+        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(vector_broadcast_bytes(q + 4 * j), load(w->numbers[j])));
     return sum;
 }
 
@@ -56,7 +48,7 @@ NJ_ALWAYS_INLINE __m256i dot_signed(const struct matmul_weight_group *w, const u
     NJ_UNROLL
     for (int j = 0; j < 8; j++) {
         __m256i numbers = load(w->numbers[j]);
-        __m256i x = _mm256_sign_epi8(broadcast_columns(q + 4 * j), numbers);
+        __m256i x = _mm256_sign_epi8(vector_broadcast_bytes(q + 4 * j), numbers);
         __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(numbers), x);
         dot = _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }

@@ -6,9 +6,6 @@
 
 #include "kernels/avx2/matmul.h"
 
-/* Of a super-block's scales: 16 rows x 8 groups of 6 bits, and signed bytes for every 16 columns (kernels/matrix.h). */
-enum { SIX_BIT_BYTES = 96, SIGNED_BYTES = 256 };
-
 /* The number's fifth bit, bit j of every byte, moved to bit 4. */
 NJ_ALWAYS_INLINE __m256i spread_fifth_bit(__m256i bits, int j)
 {
@@ -66,7 +63,8 @@ NJ_ALWAYS_INLINE struct matmul_group_scales load_group_scales(const struct nj_ma
 {
     if (!has_six_bit_scales(info))
         return (struct matmul_group_scales){_mm_setzero_si128(), _mm_setzero_si128()};
-    return (struct matmul_group_scales){load_six_bits(scales, group), load_six_bits(scales + SIX_BIT_BYTES, group)};
+    return (struct matmul_group_scales){load_six_bits(scales, group),
+                                        load_six_bits(scales + MATMUL_SIX_BIT_BYTES, group)};
 }
 
 /* Of 8 rows and 32 columns. */
@@ -85,7 +83,7 @@ NJ_ALWAYS_INLINE struct matmul_scales load_scales(const struct nj_matrix_kind_in
                                                   struct matmul_group_scales of_group, int half)
 {
     const uint8_t *words = scales + (size_t)half * MATMUL_HALF_ROWS * 2; /* IEEE halves */
-    words += info->block_groups == 1 ? 0 : info->has_minimum ? 2 * SIX_BIT_BYTES : SIGNED_BYTES;
+    words += info->block_groups == 1 ? 0 : info->has_minimum ? 2 * MATMUL_SIX_BIT_BYTES : MATMUL_SIGNED_BYTES;
     struct matmul_scales out = {vector_load_halves((const uint16_t *)words), _mm256_setzero_ps()};
     if (info->has_minimum)
         out.minimum = vector_load_halves((const uint16_t *)(words + 2 * MATMUL_ROWS));

@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { VECTOR_FLOATS = 8 };
 
@@ -21,6 +22,14 @@ enum { VECTOR_FLOATS = 8 };
 NJ_ALWAYS_INLINE int64_t vector_share_begin(int64_t count, int thread, int threads)
 {
     return count * thread / threads;
+}
+
+/* The same four bytes in every lane. */
+NJ_ALWAYS_INLINE __m256i vector_broadcast_bytes(const void *four_bytes)
+{
+    int32_t four;
+    memcpy(&four, four_bytes, sizeof four);
+    return _mm256_set1_epi32(four);
 }
 
 /* elementary_exp in eight lanes. */
