@@ -6,24 +6,14 @@ usage: compare_llama.py LLAMA_BUILD MODEL [--nightjar PATH] [--threads N] [--rou
 LLAMA_BUILD is a build folder of llama.cpp that has bin/llama-bench and bin/llama-batched-bench. The programs run in
 turns, so that what else the machine does meets both; each number is the median of the rounds (least and most beside
 it). llama.cpp gets its best micro-batch for the prompt."""
-import argparse
 import json
 import os
-import statistics
-import subprocess
-import sys
+
+from programs import parse_options, print_comparison, print_header, run
 
 PROMPT_TOKENS, CONTEXT, NEW_TOKENS = 512, 200, 32
 MICRO_BATCHES = (128, 512)
 SEQUENCES = (1, 8, 32, 64)
-
-
-def run(command):
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    if result.returncode != 0:
-        sys.exit("%s ended with %d:\n%s" % (" ".join(command), result.returncode,
-                                            result.stderr.decode("utf-8", "replace")[-2000:]))
-    return result.stdout.decode("utf-8", "replace")
 
 
 def measure_nightjar(options):
@@ -56,19 +46,12 @@ def measure_llama_decode(options):
     return {("decode", row["pl"]): row["speed_tg"] for row in rows}
 
 
-def describe(rates):
-    return "%9.1f (%.1f to %.1f)" % (statistics.median(rates), min(rates), max(rates))
+def add_options(parser):
+    parser.add_argument("--seconds", type=int, default=5, help="of nightjar's every measurement")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", metavar="LLAMA_BUILD")
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--nightjar", default="nightjar")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=5, help="of nightjar's every measurement")
-    options = parser.parse_args()
+    options = parse_options(__doc__, add_options)
     ours, theirs, version = {}, {}, None
     for _ in range(options.rounds):
         for key, rate in measure_nightjar(options).items():
@@ -77,12 +60,10 @@ def main():
         theirs.setdefault(("prefill", 1), []).append(rate)
         for key, rate in measure_llama_decode(options).items():
             theirs.setdefault(key, []).append(rate)
-    print("%s, %d threads, medians of %d rounds; llama.cpp build %s; load %.1f %.1f %.1f" % (
-        os.path.basename(options.model), options.threads, options.rounds, version, *os.getloadavg()))
+    print_header(options, version)
     print("%-8s %9s  %-28s %-28s %s" % ("", "sequences", "nightjar, tokens/s", "llama.cpp, tokens/s", "ratio"))
     for key in sorted(set(ours) & set(theirs), key=lambda key: (key[0] != "prefill", key[1])):
-        ratio = statistics.median(ours[key]) / statistics.median(theirs[key])
-        print("%-8s %9d  %-28s %-28s %5.2f" % (*key, describe(ours[key]), describe(theirs[key]), ratio))
+        print_comparison("%-8s %9d" % key, ours[key], theirs[key])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
 """compare_llama.py on programs that print what the real ones print: its numbers are medians and their ratios."""
 import os
-import subprocess
-import sys
-import tempfile
 import unittest
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "compare_llama.py")
+from fake_programs import FakePrograms
 
 NIGHTJAR = """{"rows": [
  {"kind": "prefill", "sequences": 1, "prompt_tokens": 512, "fits": true, "tokens_per_second": 300.0},
@@ -20,31 +17,18 @@ LLAMA_BATCHED = """main: n_kv_max = 1
 {"pp": 200, "tg": 32, "pl": 64, "speed_pp": 1.0, "speed_tg": 60.0}"""
 
 
-class CompareLlama(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        os.mkdir(os.path.join(self.folder.name, "bin"))
-
-    def program(self, name, body):
-        path = os.path.join(self.folder.name, name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("#!/bin/sh\n" + body + "\n")
-        os.chmod(path, 0o755)
-        return path
-
-    def compare(self, nightjar_body, rounds):
+class CompareLlama(FakePrograms):
+    def compare_rates(self, nightjar_body, rounds):
         nightjar = self.program("nightjar", nightjar_body)
         self.program("bin/llama-bench", "cat <<'END'\n%s\nEND" % LLAMA_BENCH)
         self.program("bin/llama-batched-bench", "cat <<'END'\n%s\nEND" % LLAMA_BATCHED)
-        return subprocess.run([sys.executable, SCRIPT, self.folder.name, "m.gguf", "--nightjar", nightjar, "--threads",
-                               "2", "--rounds", str(rounds)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return self.compare("compare_llama.py", nightjar, rounds)
 
     def test_medians_and_ratios(self):
-        counter = os.path.join(self.folder.name, "count")
+        counter = os.path.join(self.folder, "count")
         body = "echo x >> %s; n=$(wc -l < %s)\nrate=$((n * n * 25))\ncat <<END\n%s\nEND" % (
             counter, counter, NIGHTJAR % "$rate")
-        result = self.compare(body, 3)
+        result = self.compare_rates(body, 3)
         self.assertEqual(result.returncode, 0, result.stderr)
         lines = result.stdout.splitlines()
         self.assertIn("m.gguf, 2 threads, medians of 3 rounds; llama.cpp build 7 (abc)", lines[0])
@@ -53,7 +37,7 @@ class CompareLlama(unittest.TestCase):
         self.assertEqual(len(lines), 4)  # what one of them did not measure has no ratio
 
     def test_a_failing_program_is_named(self):
-        result = self.compare("echo no such model >&2; exit 66", 1)
+        result = self.compare_rates("echo no such model >&2; exit 66", 1)
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("ended with 66", result.stderr)
         self.assertIn("no such model", result.stderr)
