@@ -40,11 +40,16 @@ double peak_measure_operations(const struct nj_peak_mix *mix, int threads)
     return mix->operations_per_step * STEPS * threads / best;
 }
 
+/* Fetched ahead, as the matrix products do: the processor's own fetching stops at the end of every page. */
 static uint64_t read_blocks(const uint64_t *from, size_t blocks)
 {
+    enum { LINE_WORDS = 8, AHEAD_BYTES = 4096 };
     uint64_t sum = 0;
-    for (size_t i = 0; i < blocks * (READ_BLOCK_BYTES / sizeof *from); i++)
-        sum += from[i];
+    for (size_t i = 0; i < blocks * (READ_BLOCK_BYTES / sizeof *from); i += LINE_WORDS) {
+        __builtin_prefetch((const char *)(from + i) + AHEAD_BYTES);
+        for (int j = 0; j < LINE_WORDS; j++)
+            sum += from[i + j];
+    }
     return sum;
 }
 

@@ -1,7 +1,8 @@
 /* Rates of the kernels on this machine, as shares of peaks measured in the same run.
- * Usage: bench_kernels [--models | --attention | --reference | TOKENS [ROWS [COLS]]]
+ * Usage: bench_kernels [--models | --attention | --few | --threads | --reference | TOKENS [ROWS [COLS]]]
  * Without arguments: every kind at several numbers of tokens. --models: the matrices of two real models;
- * --attention: attention alone.
+ * --attention: attention alone; --few: few tokens on weights that come from memory, beside the rate at which memory can
+ * be read; --threads: what all threads gain over one, beside what the peak gains.
  * OMP_NUM_THREADS sets the number of threads. Times are the best of many short runs: on a machine that others use, too,
  * one thread then still gives true rates, because a run fits into a time slice. */
 #include <omp.h>
@@ -72,18 +73,23 @@ static const struct nj_peak_mix *find_mix(const struct nj_cpu_kernels *kernels, 
     return mix == MIX_WHOLE || (has_one_mix && mix != MIX_FLOAT && mix != MIX_PAIRS) ? own : &others[mix];
 }
 
-/* Runs a job on all threads over and over; returns the seconds of the fastest run. */
-static double measure_seconds(void (*job)(void *context), void *context)
+/* Runs a job on some threads over and over; returns the seconds of the fastest run. */
+static double measure_seconds_on(int threads, void (*job)(void *context), void *context)
 {
     double best = 1e30, begin = omp_get_wtime();
     for (int repeat = 0; repeat < LEAST_REPEATS || omp_get_wtime() - begin < measuring_seconds; repeat++) {
         double start = omp_get_wtime();
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
         job(context);
         double seconds = omp_get_wtime() - start;
         best = seconds < best ? seconds : best;
     }
     return best;
+}
+
+static double measure_seconds(void (*job)(void *context), void *context)
+{
+    return measure_seconds_on(omp_get_max_threads(), job, context);
 }
 
 static void run_mix_job(void *context)
@@ -120,33 +126,138 @@ static void run_launch(void *context)
     launch->kernels->run[launch->operation](&launch->args, omp_get_thread_num(), omp_get_num_threads());
 }
 
+/* Products of random weights and tokens. */
+struct product {
+    struct launch launch;
+    double operations, weight_bytes;
+};
+
+/* The weights are the caller's. */
+static struct product make_product(const struct nj_cpu_kernels *kernels, const struct nj_matrix *w, int64_t count)
+{
+    struct nj_test_random random = {1};
+    float *x = test_random_floats(&random, count * w->cols, -1.0f, 1.0f);
+    struct nj_matmul_args args = {
+        .x = {.f32 = x, .q8 = test_quantize(x, count, w->cols)},
+        .count = count,
+        .outputs = 1,
+        .output[0] = {.w = *w, .y = test_allocate((size_t)(count * w->rows) * sizeof(float)), .y_stride = w->rows}};
+    return (struct product){.launch = {.kernels = kernels, .operation = NJ_OP_MATMUL, .args = {.matmul = args}},
+                            .operations = 2.0 * (double)count * (double)w->rows * (double)w->cols,
+                            .weight_bytes = (double)matrix_bytes(w->kind, w->rows, w->cols)};
+}
+
+static void free_product(struct product *product)
+{
+    struct nj_matmul_args *args = &product->launch.args.matmul;
+    test_free_q8(&args->x.q8);
+    free((void *)args->x.f32);
+    free(args->output[0].y);
+}
+
+static struct nj_matrix make_weights(enum nj_matrix_kind kind, int64_t rows, int64_t cols)
+{
+    struct nj_test_random random = {3};
+    return test_random_matrix(&random, kind, rows, cols, NJ_TEST_ORDINARY);
+}
+
 static void bench_matmul(const struct nj_cpu_kernels *kernels, enum nj_matrix_kind kind, int64_t count, int64_t rows,
                          int64_t cols, const double *peaks)
 {
-    struct nj_test_random random = {1};
-    float *x = test_random_floats(&random, count * cols, -1.0f, 1.0f);
-    float *y = test_allocate((size_t)(count * rows) * sizeof *y);
-    struct nj_q8 q8 = test_quantize(x, count, cols);
-    struct nj_matrix w = test_random_matrix(&random, kind, rows, cols, NJ_TEST_ORDINARY);
-    struct launch launch = {.kernels = kernels,
-                            .operation = NJ_OP_MATMUL,
-                            .args = {.matmul = {.x = {.f32 = x, .q8 = q8},
-                                                .count = count,
-                                                .outputs = 1,
-                                                .output[0] = {.w = w, .y = y, .y_stride = rows}}}};
-    double seconds = measure_seconds(run_launch, &launch);
-    double tops = 2.0 * (double)count * (double)rows * (double)cols / seconds * 1e-12;
-    double gigabytes = (double)matrix_bytes(kind, rows, cols) / seconds * 1e-9;
+    struct nj_matrix w = make_weights(kind, rows, cols);
+    struct product product = make_product(kernels, &w, count);
+    double seconds = measure_seconds(run_launch, &product.launch);
+    double tops = product.operations / seconds * 1e-12;
     printf("%-11s matmul %-9s %6lld x %5lld %4lld tokens %7.4f TOPS %5.1f %% of its peak, %5.1f %% of the 4-bit one, "
-           "%5.2f "
-           "GB/s\n",
+           "%5.2f GB/s\n",
            kernels->name, matrix_kind_info(kind)->name, (long long)rows, (long long)cols, (long long)count, tops,
-           100.0 * tops / peaks[mix_of(kind)], 100.0 * tops / peaks[MIX_WHOLE], gigabytes);
+           100.0 * tops / peaks[mix_of(kind)], 100.0 * tops / peaks[MIX_WHOLE], product.weight_bytes / seconds * 1e-9);
     fflush(stdout);
+    free_product(&product);
     free((void *)w.data);
-    test_free_q8(&q8);
-    free(y);
-    free(x);
+}
+
+/* What is compared is measured in turns, the best of each: what else the machine does changes over seconds. */
+enum { TURNS = 4 };
+
+static double lesser(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* What takes longer limits few tokens: reading the weights, or 70 % of the peak. */
+static void bench_few_tokens(const struct nj_cpu_kernels *kernels, const struct nj_matrix *w, int64_t count,
+                             const double *peaks)
+{
+    enum { PAGE_BYTES = 4096 };
+    struct product product = make_product(kernels, w, count);
+    const size_t read_bytes = (size_t)product.weight_bytes / PAGE_BYTES * PAGE_BYTES;
+    double seconds = 1e30, reading = 1e30;
+    for (int turn = 0; turn < TURNS; turn++) {
+        double rate = peak_measure_read(w->data, read_bytes, omp_get_max_threads());
+        reading = lesser(reading, product.weight_bytes / rate);
+        seconds = lesser(seconds, measure_seconds(run_launch, &product.launch));
+    }
+    double computing = product.operations / (0.7e12 * peaks[mix_of(w->kind)]);
+    double bound = reading > computing ? reading : computing;
+    printf("%-11s matmul %-9s %lld tokens %6.2f of %6.2f GB/s, %7.4f TOPS: %5.1f %% of what %s allows\n", kernels->name,
+           matrix_kind_info(w->kind)->name, (long long)count, product.weight_bytes / seconds * 1e-9,
+           product.weight_bytes / reading * 1e-9, product.operations / seconds * 1e-12, 100.0 * bound / seconds,
+           reading > computing ? "reading" : "0.7 peak");
+    fflush(stdout);
+    free_product(&product);
+}
+
+/* Weights of several times any cache. */
+static void bench_few(const struct nj_cpu_kernels *kernels, const double *peaks)
+{
+    enum { BYTES = 64 << 20, COLS = 1536, MOST_TOKENS = 4 };
+    for (int i = 0; i < NJ_KIND_COUNT; i++) {
+        const enum nj_matrix_kind kind = (enum nj_matrix_kind)i;
+        const int64_t strips = BYTES / (int64_t)matrix_bytes(kind, NJ_STRIP_ROWS, COLS);
+        struct nj_matrix w = make_weights(kind, NJ_STRIP_ROWS * strips, COLS);
+        for (int64_t count = 1; count <= MOST_TOKENS; count++)
+            bench_few_tokens(kernels, &w, count, peaks);
+        free((void *)w.data);
+    }
+}
+
+/* The seconds that a job takes on one thread over those on all. */
+static double measure_speedup(void (*job)(void *context), void *context)
+{
+    double one = 1e30, all = 1e30;
+    for (int turn = 0; turn < TURNS; turn++) {
+        one = lesser(one, measure_seconds_on(1, job, context));
+        all = lesser(all, measure_seconds_on(omp_get_max_threads(), job, context));
+    }
+    return one / all;
+}
+
+static void bench_gain(const struct nj_cpu_kernels *kernels, enum nj_matrix_kind kind, int64_t rows, int64_t count)
+{
+    struct nj_matrix w = make_weights(kind, rows, 1536);
+    struct product product = make_product(kernels, &w, count);
+    double gain = measure_speedup(run_launch, &product.launch);
+    /* every thread runs the whole of it */
+    double peak_gain = omp_get_max_threads() * measure_speedup(run_mix_job, (void *)find_mix(kernels, mix_of(kind)));
+    printf("%-11s matmul %-9s %5lld rows, %3lld tokens, 1 -> %d threads: %.3f, the peak %.3f: %5.1f %%\n",
+           kernels->name, matrix_kind_info(kind)->name, (long long)rows, (long long)count, omp_get_max_threads(), gain,
+           peak_gain, 100.0 * gain / peak_gain);
+    fflush(stdout);
+    free_product(&product);
+    free((void *)w.data);
+}
+
+/* One token needs weights that do not fit into a cache; many tokens few rows, for short runs. */
+static void bench_gains(const struct nj_cpu_kernels *kernels)
+{
+    static const enum nj_matrix_kind kinds[] = {NJ_KIND_U4_MIN, NJ_KIND_U4_SUPER, NJ_KIND_U6_SUPER, NJ_KIND_S8};
+    static const struct {
+        int64_t rows, count;
+    } shapes[] = {{20000, 1}, {1536, 64}, {1536, 256}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        for (size_t j = 0; j < sizeof shapes / sizeof shapes[0]; j++)
+            bench_gain(kernels, kinds[i], shapes[j].rows, shapes[j].count);
 }
 
 /* Heads of a model, and tokens at the end of `positions`: of one sequence, as in a chunk of a prompt, or of one
@@ -270,6 +381,10 @@ static void bench_table(const struct nj_cpu_kernels *kernels, int argc, char **a
         bench_models(kernels, peaks);
     } else if (argc > 1 && strcmp(argv[1], "--attention") == 0) {
         bench_attentions(kernels, peaks);
+    } else if (argc > 1 && strcmp(argv[1], "--few") == 0) {
+        bench_few(kernels, peaks);
+    } else if (argc > 1 && strcmp(argv[1], "--threads") == 0) {
+        bench_gains(kernels);
     } else if (argc > 1 && argv[1][0] != '-') {
         bench_kinds(kernels, atoll(argv[1]), argc > 2 ? atoll(argv[2]) : 1536, argc > 3 ? atoll(argv[3]) : 1536, peaks);
     } else {
