@@ -186,19 +186,19 @@ static double lesser(double a, double b)
 }
 
 /* What takes longer limits few tokens: reading the weights, or 70 % of the peak. */
-static void bench_few_tokens(const struct nj_cpu_kernels *kernels, const struct nj_matrix *w, int64_t count,
-                             const double *peaks)
+static void bench_few_tokens(const struct nj_cpu_kernels *kernels, const struct nj_matrix *w, int64_t count)
 {
     enum { PAGE_BYTES = 4096 };
     struct product product = make_product(kernels, w, count);
     const size_t read_bytes = (size_t)product.weight_bytes / PAGE_BYTES * PAGE_BYTES;
-    double seconds = 1e30, reading = 1e30;
+    const struct nj_peak_mix *mix = find_mix(kernels, mix_of(w->kind));
+    double seconds = 1e30, reading = 1e30, computing = 1e30;
     for (int turn = 0; turn < TURNS; turn++) {
         double rate = peak_measure_read(w->data, read_bytes, omp_get_max_threads());
         reading = lesser(reading, product.weight_bytes / rate);
+        computing = lesser(computing, product.operations / (0.7e12 * measure_peak_tops(mix)));
         seconds = lesser(seconds, measure_seconds(run_launch, &product.launch));
     }
-    double computing = product.operations / (0.7e12 * peaks[mix_of(w->kind)]);
     double bound = reading > computing ? reading : computing;
     printf("%-11s matmul %-9s %lld tokens %6.2f of %6.2f GB/s, %7.4f TOPS: %5.1f %% of what %s allows\n", kernels->name,
            matrix_kind_info(w->kind)->name, (long long)count, product.weight_bytes / seconds * 1e-9,
@@ -209,7 +209,7 @@ static void bench_few_tokens(const struct nj_cpu_kernels *kernels, const struct 
 }
 
 /* Weights of several times any cache. */
-static void bench_few(const struct nj_cpu_kernels *kernels, const double *peaks)
+static void bench_few(const struct nj_cpu_kernels *kernels)
 {
     enum { BYTES = 64 << 20, COLS = 1536, MOST_TOKENS = 4 };
     for (int i = 0; i < NJ_KIND_COUNT; i++) {
@@ -217,7 +217,7 @@ static void bench_few(const struct nj_cpu_kernels *kernels, const double *peaks)
         const int64_t strips = BYTES / (int64_t)matrix_bytes(kind, NJ_STRIP_ROWS, COLS);
         struct nj_matrix w = make_weights(kind, NJ_STRIP_ROWS * strips, COLS);
         for (int64_t count = 1; count <= MOST_TOKENS; count++)
-            bench_few_tokens(kernels, &w, count, peaks);
+            bench_few_tokens(kernels, &w, count);
         free((void *)w.data);
     }
 }
@@ -382,7 +382,7 @@ static void bench_table(const struct nj_cpu_kernels *kernels, int argc, char **a
     } else if (argc > 1 && strcmp(argv[1], "--attention") == 0) {
         bench_attentions(kernels, peaks);
     } else if (argc > 1 && strcmp(argv[1], "--few") == 0) {
-        bench_few(kernels, peaks);
+        bench_few(kernels);
     } else if (argc > 1 && strcmp(argv[1], "--threads") == 0) {
         bench_gains(kernels);
     } else if (argc > 1 && argv[1][0] != '-') {
