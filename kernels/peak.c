@@ -46,7 +46,7 @@ static uint64_t read_blocks(const uint64_t *from, size_t blocks)
     enum { LINE_WORDS = 8, AHEAD_BYTES = 4096 };
     uint64_t sum = 0;
     for (size_t i = 0; i < blocks * (READ_BLOCK_BYTES / sizeof *from); i += LINE_WORDS) {
-        __builtin_prefetch((const char *)(from + i) + AHEAD_BYTES);
+        __builtin_prefetch((const void *)((uintptr_t)(from + i) + AHEAD_BYTES)); /* may be past the end */
         for (int j = 0; j < LINE_WORDS; j++)
             sum += from[i + j];
     }
