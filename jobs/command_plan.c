@@ -63,23 +63,47 @@ static void plan_print_input(const struct nj_plan_report *report, uint64_t first
                       lengths->most_new);
 }
 
+static void plan_print_limit(const struct nj_plan_report *report)
+{
+    const struct nj_memory_need *need = &report->plan.need;
+    char sum[SIZE_BYTES], limit[SIZE_BYTES];
+    value_format_size(memory_need_sum(need), sum, SIZE_BYTES);
+    value_format_size(report->limit_bytes, limit, SIZE_BYTES);
+    command_print_row("memory", "%s of the %s that %s; --max-memory cpu=%" PRIu64 "MiB would be the smallest", sum,
+                      limit, report->is_cap ? "--max-memory allows" : "may be used",
+                      report->plan.least_limit_bytes >> 20);
+}
+
 static void plan_print_memory(const struct nj_plan_report *report)
 {
     const struct nj_memory_need *need = &report->plan.need;
-    char weights[SIZE_BYTES], kv[SIZE_BYTES], other[SIZE_BYTES], index[SIZE_BYTES], sum[SIZE_BYTES], free[SIZE_BYTES];
+    char weights[SIZE_BYTES], kv[SIZE_BYTES], other[SIZE_BYTES], program[SIZE_BYTES], index[SIZE_BYTES],
+        buffers[SIZE_BYTES];
     value_format_size(need->weights_bytes, weights, SIZE_BYTES);
     value_format_size(need->kv_bytes, kv, SIZE_BYTES);
     value_format_size(need->other_bytes, other, SIZE_BYTES);
+    value_format_size(need->program_bytes, program, SIZE_BYTES);
     value_format_size(report->index_bytes, index, SIZE_BYTES);
-    value_format_size(need->weights_bytes + need->kv_bytes + need->other_bytes + report->index_bytes, sum, SIZE_BYTES);
-    value_format_size(report->available_bytes, free, SIZE_BYTES);
+    value_format_size(need->buffers_bytes, buffers, SIZE_BYTES);
     command_print_row("sweeps", "token budget %" PRId32 ", up to %" PRId32 " answers in flight",
                       report->plan.scheduler.token_budget, report->sequences);
-    command_print_row("memory", "%s: weights %s, keys and values %s, activations %s, index %s; %s are free", sum,
-                      weights, kv, other, index, free);
+    plan_print_limit(report);
+    command_print_row("", "weights %s, keys and values %s, activations %s, program %s (index %s), buffers %s", weights,
+                      kv, other, program, index, buffers);
     command_print_row("", "%" PRId64 " KV blocks (%s) of 64 tokens; the longest request takes %" PRId64,
                       report->plan.scheduler.kv_blocks, kv_type_name(report->plan.scheduler.kv_type),
                       scheduler_least_blocks(report->plan.scheduler.longest_sequence));
+}
+
+static void plan_print_layers(const struct nj_plan_report *report)
+{
+    char read[SIZE_BYTES];
+    value_format_size(report->plan.sweep_read_bytes, read, SIZE_BYTES);
+    if (report->plan.disk_layers == 0)
+        command_print_row("layers", "all %" PRId32 " in memory", report->layers);
+    else
+        command_print_row("layers", "%" PRId32 " of %" PRId32 " on disk: every sweep reads %s",
+                          report->plan.disk_layers, report->layers, read);
 }
 
 static void plan_print_time(const struct nj_plan_time *time)
@@ -103,6 +127,7 @@ static void plan_print(const struct nj_plan_report *report, const struct nj_job_
     if (report->requests == 0 || !report->fits)
         return;
     plan_print_memory(report);
+    plan_print_layers(report);
     if (report->has_time)
         plan_print_time(&report->time);
 }
@@ -132,12 +157,17 @@ static json_t *plan_json_memory(const struct nj_plan_report *report)
 {
     const struct nj_memory_need *need = &report->plan.need;
     const struct nj_scheduler_options *scheduler = &report->plan.scheduler;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:i, s:i}", "weights_bytes",
-                     (json_int_t)need->weights_bytes, "kv_bytes", (json_int_t)need->kv_bytes, "activations_bytes",
-                     (json_int_t)need->other_bytes, "index_bytes", (json_int_t)report->index_bytes, "free_bytes",
-                     (json_int_t)report->available_bytes, "total_bytes", (json_int_t)report->memory_bytes, "kv_type",
-                     kv_type_name(scheduler->kv_type), "kv_blocks", (json_int_t)scheduler->kv_blocks, "kv_block_bytes",
-                     (json_int_t)report->kv_block_bytes, "token_budget", (int)scheduler->token_budget,
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:I, s:s, s:I, s:I, s:i, s:i}",
+                     "weights_bytes", (json_int_t)need->weights_bytes, "kv_bytes", (json_int_t)need->kv_bytes,
+                     "activations_bytes", (json_int_t)need->other_bytes, "program_bytes",
+                     (json_int_t)need->program_bytes, "index_bytes", (json_int_t)report->index_bytes, "buffers_bytes",
+                     (json_int_t)need->buffers_bytes, "sum_bytes", (json_int_t)memory_need_sum(need), "limit_bytes",
+                     (json_int_t)report->limit_bytes, "max_memory_bytes",
+                     report->is_cap ? json_integer((json_int_t)report->limit_bytes) : json_null(), "least_limit_bytes",
+                     (json_int_t)report->plan.least_limit_bytes, "layers", (int)report->layers, "disk_layers",
+                     (int)report->plan.disk_layers, "sweep_read_bytes", (json_int_t)report->plan.sweep_read_bytes,
+                     "kv_type", kv_type_name(scheduler->kv_type), "kv_blocks", (json_int_t)scheduler->kv_blocks,
+                     "kv_block_bytes", (json_int_t)report->kv_block_bytes, "token_budget", (int)scheduler->token_budget,
                      "answers_in_flight", (int)report->sequences);
 }
 

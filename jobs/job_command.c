@@ -32,6 +32,8 @@ void job_command_apply(const struct nj_arguments *arguments, struct nj_job_optio
         options->token_budget = (int32_t)arguments->token_budget;
     if (arguments->kv_memory_bytes > 0)
         options->kv_memory_bytes = arguments->kv_memory_bytes;
+    if (arguments->max_memory_bytes > 0)
+        options->max_memory_bytes = arguments->max_memory_bytes;
     if (arguments->kernels != NULL)
         options->kernels = arguments->kernels;
     if (arguments->cache_directory != NULL)

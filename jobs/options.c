@@ -17,6 +17,7 @@ enum nj_value_kind {
     VALUE_TEXT,
     VALUE_COUNT,
     VALUE_SIZE,
+    VALUE_CAPS,
     VALUE_TIME,
     VALUE_KERNELS,
     VALUE_KV_TYPE,
@@ -64,6 +65,8 @@ static const struct nj_option options[] = {
      "CPU threads (default: as many as this process may use)"},
     {"kv-memory", 0, VALUE_SIZE, "SIZE", 0, FIELD(kv_memory_bytes), FOR_JOBS | NJ_FOR_PLAN,
      "memory for keys and values, as 2GiB"},
+    {"max-memory", 0, VALUE_CAPS, "cpu=SIZE", 0, FIELD(max_memory_bytes), FOR_JOBS | NJ_FOR_PLAN,
+     "memory for everything (default: what the machine or cgroup has but an eighth)"},
     {"token-budget", 0, VALUE_COUNT, "N", MOST_TOKEN_BUDGET, FIELD(token_budget), FOR_COMPUTING,
      "most tokens that go through the model together"},
     {"kernels", 0, VALUE_KERNELS, "NAME", 0, FIELD(kernels), FOR_COMPUTING | NJ_FOR_DOCTOR, "instruction set: "},
@@ -136,6 +139,10 @@ static int option_refuse_value(const struct nj_option *option, const char *value
     case VALUE_SIZE:
         snprintf(accepted, sizeof accepted, "a size such as 512MiB, 7GiB or 1.5G");
         break;
+    case VALUE_CAPS:
+        snprintf(accepted, sizeof accepted,
+                 "cpu=SIZE, or SIZE alone, as cpu=3GiB or 512MiB; there is no other memory yet");
+        break;
     case VALUE_TIME:
         snprintf(accepted, sizeof accepted, "seconds since 1970 or a time such as 2026-01-31T22:00:00Z");
         break;
@@ -202,6 +209,12 @@ static int option_set_retry(const char *value, struct nj_arguments *arguments, s
     return 0;
 }
 
+static int option_set_caps(const char *value, uint64_t *cpu_bytes)
+{
+    static const char cpu[] = "cpu=";
+    return value_parse_size(strncmp(value, cpu, strlen(cpu)) == 0 ? value + strlen(cpu) : value, cpu_bytes);
+}
+
 static int option_set(const struct nj_option *option, const char *value, struct nj_arguments *arguments,
                       struct nj_error *error)
 {
@@ -217,6 +230,9 @@ static int option_set(const struct nj_option *option, const char *value, struct 
         break;
     case VALUE_SIZE:
         bad = value_parse_size(value, field);
+        break;
+    case VALUE_CAPS:
+        bad = option_set_caps(value, field);
         break;
     case VALUE_TIME:
         bad = value_parse_time(value, field);

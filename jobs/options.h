@@ -24,7 +24,7 @@ enum nj_command_bit {
 struct nj_arguments {
     const char *model, *output, *cache_directory, *kernels, *kv_type; /* NULL: not given */
     int64_t threads, token_budget;                                    /* 0: not given */
-    uint64_t kv_memory_bytes;                                         /* 0: not given */
+    uint64_t kv_memory_bytes, max_memory_bytes;                       /* 0: not given */
     int64_t first;                                                    /* 0: not given */
     int64_t prompt_tokens, context_tokens, seconds;                   /* 0: not given */
     unsigned accept, retry;                                           /* enum nj_accept, enum nj_retry, or'ed */

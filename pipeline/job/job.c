@@ -70,6 +70,8 @@ static int close_run(struct nj_job *job, int result, struct nj_error *error)
     job_report(job);
     output_give_up_reserve(job->directory); /* all is saved; on a full disk the last words need the room */
     int failed = job_write_status(job, state, code, &closing);
+    job->counts.max_memory_bytes = job->options->max_memory_bytes;
+    job->counts.peak_memory_bytes = job->progress.peak_memory_bytes;
     if (failed == 0 && job->runs != NULL)
         failed = runs_append_stop(job->runs, &job->counts, job_clock() - job->start_seconds, code, &closing);
     if (result != 0 || failed == 0)

@@ -36,7 +36,9 @@ struct nj_job_options {
     int threads;              /* 0: what affinity and the cgroup's quota allow */
     int32_t token_budget;     /* 0: default */
     uint64_t kv_memory_bytes; /* 0: default */
-    const char *kernels;      /* NULL: auto */
+    /* For all that the process holds in RAM; 0: what the machine or the cgroup has, with headroom. */
+    uint64_t max_memory_bytes;
+    const char *kernels; /* NULL: auto */
     const char *cache_directory;
     unsigned accept; /* enum nj_accept, or'ed: differences from the last run's input that do not stop this run */
     /* Requests that are answered once more although they have a record, which stays until the new one is there. What
@@ -60,6 +62,7 @@ struct nj_job_progress {
     double least_left_seconds, most_left_seconds;      /* negative: unknown yet */
     int32_t in_flight;
     uint64_t sweeps;
+    uint64_t peak_memory_bytes; /* of the process; 0: unknown */
 };
 
 /* A request finished in this run and its answer; valid during the callback. */

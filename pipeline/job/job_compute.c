@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include "pipeline/job/job_state.h"
+#include "pipeline/job/plan_facts.h"
 #include "pipeline/machine/machine.h"
 
 static int open_device(struct nj_job *job, struct nj_error *error)
@@ -208,18 +209,43 @@ static int after_sweep(void *context, struct nj_error *error)
     return job_save_some(job, error);
 }
 
-static int run_scheduler(struct nj_job *job, struct nj_error *error)
+/* Before the pack is built and the weights are read, so that a cap that is too small is told at once. */
+static int make_plan(struct nj_job *job, struct nj_plan *out, struct nj_error *error)
 {
-    struct nj_scheduler_options plan;
+    const struct nj_plan_source source = {.options = job->options,
+                                          .model = job->model,
+                                          .kv_type = job->kv_type,
+                                          .heap_bytes = job->heap_bytes,
+                                          .index = job->index,
+                                          .order = &job->order};
+    struct nj_plan_facts facts;
+    if (plan_facts_gather(&source, &facts, error) != 0)
+        return -1;
+    const int status = plan_make(&facts, out, error);
+    plan_facts_free(&facts);
+    return status;
+}
+
+static void tell_plan(struct nj_job *job, const struct nj_plan *plan)
+{
+    const uint64_t kv_bytes = plan->need.kv_bytes;
+    job->counts.kv_blocks = (uint64_t)plan->scheduler.kv_blocks;
+    job->counts.kv_bytes = kv_bytes;
+    job->counts.disk_layers = (uint64_t)plan->disk_layers;
+    if (plan->disk_layers > 0)
+        job_say(job, "layers    %" PRId32 " of %" PRId32 " stay on disk: every sweep reads %" PRIu64 " MiB of the pack",
+                plan->disk_layers, job->model->shape.layers, plan->sweep_read_bytes >> 20);
+}
+
+static int run_scheduler(struct nj_job *job, const struct nj_plan *plan, struct nj_error *error)
+{
+    struct nj_scheduler_options options = plan->scheduler;
     struct nj_scheduler_callbacks callbacks = {
         .context = job, .next = give_next, .finished = take_finished, .swept = after_sweep};
-    if (job_plan(job, &plan, error) != 0)
-        return -1;
-    job->scheduler = scheduler_create(job->model, job->device, &plan, &callbacks, error);
+    options.cancel = job->stop;
+    job->scheduler = scheduler_create(job->model, job->device, &options, &callbacks, error);
     if (job->scheduler == NULL)
         return -1;
-    job->counts.kv_blocks = (uint64_t)plan.kv_blocks;
-    job->counts.kv_bytes = (uint64_t)plan.kv_blocks * kv_block_bytes(&job->model->shape, plan.kv_type);
     job->progress.phase = NJ_PHASE_COMPUTE;
     job_report(job);
     return scheduler_run(job->scheduler, error);
@@ -229,12 +255,13 @@ static int compute_order(struct nj_job *job, struct nj_error *error)
 {
     job->progress.phase = NJ_PHASE_LOAD;
     job_report(job);
-    struct nj_scheduler_options plan;
-    /* Before the weights are read, so that a cap that is too small is told at once. */
-    if (job_plan(job, &plan, error) != 0 || open_device(job, error) != 0 ||
-        model_load_weights(job->model, job->device, error) != 0)
+    struct nj_plan plan;
+    if (make_plan(job, &plan, error) != 0)
         return -1;
-    return run_scheduler(job, error);
+    tell_plan(job, &plan);
+    if (open_device(job, error) != 0 || model_load_weights(job->model, job->device, error) != 0)
+        return -1;
+    return run_scheduler(job, &plan, error);
 }
 
 int job_compute(struct nj_job *job, struct nj_error *error)

@@ -62,6 +62,7 @@ static int read_fields(struct nj_job_file *out, const char *path, struct nj_erro
         .threads = (int)number_at(root, "threads"),
         .token_budget = (int32_t)number_at(root, "token_budget"),
         .kv_memory_bytes = (uint64_t)number_at(root, "kv_memory_bytes"),
+        .max_memory_bytes = (uint64_t)number_at(root, "max_memory_bytes"),
         .kernels = text_at(root, "kernels"),
         .cache_directory = text_at(root, "cache_directory"),
     };
@@ -130,14 +131,15 @@ static char *as_text(const struct nj_job_file *file)
     char digest[33];
     digest_to_hex(file->job_digest, digest);
     json_t *root = json_pack(
-        "{s:i, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:s, s:i, s:o, s:s, s:b, s:b, s:I, s:i, s:i, s:I, s:s?, s:s?}",
+        "{s:i, s:s, s:{s:s, s:s, s:s, s:s, s:s}, s:s, s:i, s:o, s:s, s:b, s:b, s:I, s:i, s:i, s:I, s:I, s:s?, s:s?}",
         "schema", NJ_JOB_FILE_SCHEMA, "job_digest", digest, "model", "path", options->model_path, "name",
         file->model_name, "digest", file->model_digest, "tokenizer_digest", file->tokenizer_digest, "template_digest",
         file->template_digest, "kv_type", options->kv_type, "arithmetic", file->arithmetic_version, "inputs",
         inputs_as_json(options), "output", options->output_directory, "as_chat", (int)options->as_chat, "strict",
         (int)options->strict, "job_time", (json_int_t)options->job_time, "threads", options->threads, "token_budget",
-        (int)options->token_budget, "kv_memory_bytes", (json_int_t)options->kv_memory_bytes, "kernels",
-        options->kernels, "cache_directory", options->cache_directory);
+        (int)options->token_budget, "kv_memory_bytes", (json_int_t)options->kv_memory_bytes, "max_memory_bytes",
+        (json_int_t)options->max_memory_bytes, "kernels", options->kernels, "cache_directory",
+        options->cache_directory);
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     return text;

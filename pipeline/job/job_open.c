@@ -9,6 +9,7 @@
 #include "pipeline/base/utf8_text.h"
 #include "pipeline/job/job_plan.h"
 #include "pipeline/job/job_state.h"
+#include "pipeline/machine/process_memory.h"
 #include "pipeline/output/output.h"
 
 /* The model file's name without directory and ".gguf". */
@@ -56,6 +57,7 @@ static int open_model(struct nj_job *job, struct nj_error *error)
     job->model = model_open(&options, error);
     if (job->model == NULL)
         return -1;
+    job->heap_bytes = process_memory_read("").heap_bytes;
     job->model_path = strdup(job->model->path);
     job->model_name = name_of_model(job->model->path);
     struct nj_prompt_options encoding = {.as_chat = job->options->as_chat};

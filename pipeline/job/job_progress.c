@@ -1,6 +1,7 @@
 #include <stdio.h>
 
 #include "pipeline/job/job_state.h"
+#include "pipeline/machine/process_memory.h"
 
 static void add_scheduler_counts(struct nj_job *job)
 {
@@ -40,6 +41,7 @@ void job_report(struct nj_job *job)
 
 int job_write_status(struct nj_job *job, const char *state, int exit_code, struct nj_error *error)
 {
+    job->progress.peak_memory_bytes = process_memory_read("").peak_bytes;
     struct nj_job_status status = {.progress = job->progress, .last_exit_code = exit_code};
     snprintf(status.state, sizeof status.state, "%s", state);
     return status_file_write(job->directory, &status, error);

@@ -53,6 +53,7 @@ struct nj_job {
     struct nj_examiner examiner;
     struct nj_index *index;
     struct nj_index_totals totals;
+    uint64_t heap_bytes;     /* of the process when the model had been opened */
     uint32_t position_limit; /* entries from here on are left to a later run */
     struct nj_order order;
 
@@ -135,9 +136,6 @@ int job_find_entry(struct nj_job *job, struct nj_digest id_hash, const struct nj
 
 /* job_order.c: fills in the order; the index is complete. */
 int job_make_order(struct nj_job *job, struct nj_error *error);
-
-/* job_plan.c: fills in what the scheduler runs with; NJ_DOES_NOT_FIT names what would. */
-int job_plan(struct nj_job *job, struct nj_scheduler_options *plan, struct nj_error *error);
 
 /* job_flights.c */
 /* The scheduler's name for a sequence. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "engine/model/model_facts.h"
+#include "pipeline/job/plan_facts.h"
 #include "pipeline/machine/machine.h"
 
 enum { ID_HASH_BITS = 64 };
@@ -15,6 +15,7 @@ struct planning {
     enum nj_kv_type kv_type;
     struct nj_input *input;
     struct nj_model *model;
+    uint64_t heap_bytes; /* when the model had been opened */
     struct nj_device *device;
     struct nj_examiner examiner;
     struct nj_index *index;
@@ -53,6 +54,7 @@ static int open_parts(struct planning *planning, struct nj_error *error)
     planning->model = model_open(&model_options, error);
     if (planning->model == NULL)
         return -1;
+    planning->heap_bytes = process_memory_read("").heap_bytes;
     planning->device = machine_open_device(options->kernels, options->threads, error);
     if (planning->device == NULL)
         return -1;
@@ -87,21 +89,22 @@ static int read_input(struct planning *planning, struct nj_plan_report *out, str
 
 static int make_plan(struct planning *planning, struct nj_plan_report *out, struct nj_error *error)
 {
-    const struct nj_model *model = planning->model;
-    struct nj_machine machine = machine_read("");
-    struct nj_plan_facts facts = {.shape = &model->shape,
-                                  .kv_type = planning->kv_type,
-                                  .weights_bytes = model_tensor_bytes(model->gguf),
-                                  .index = planning->index,
-                                  .order = &planning->order,
-                                  .token_budget = planning->options->token_budget,
-                                  .kv_memory_bytes = planning->options->kv_memory_bytes,
-                                  .available_bytes = machine.memory_available_bytes};
-    out->available_bytes = machine.memory_available_bytes;
-    out->memory_bytes = machine.memory_bytes;
-    out->kv_block_bytes = kv_block_bytes(&model->shape, facts.kv_type);
+    const struct nj_plan_source source = {.options = planning->options,
+                                          .model = planning->model,
+                                          .kv_type = planning->kv_type,
+                                          .heap_bytes = planning->heap_bytes,
+                                          .index = planning->index,
+                                          .order = &planning->order};
+    struct nj_plan_facts facts;
+    if (plan_facts_gather(&source, &facts, error) != 0)
+        return -1;
+    out->limit_bytes = facts.limit_bytes;
+    out->is_cap = facts.is_cap;
+    out->layers = facts.shape->layers;
+    out->kv_block_bytes = kv_block_bytes(facts.shape, facts.kv_type);
     out->lengths = lengths_of(planning->index, &planning->order);
     out->fits = plan_make(&facts, &out->plan, &out->misfit) == 0;
+    plan_facts_free(&facts);
     if (!out->fits && out->misfit.code != NJ_DOES_NOT_FIT) {
         *error = out->misfit;
         return -1;

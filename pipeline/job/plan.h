@@ -18,7 +18,9 @@ struct nj_plan_report {
     int32_t sequences;      /* in flight at most */
     uint64_t kv_block_bytes;
     uint64_t index_bytes; /* always */
-    uint64_t available_bytes, memory_bytes;
+    uint64_t limit_bytes; /* for all that the process holds */
+    bool is_cap;          /* which the user set */
+    int32_t layers;
     const char *kernels;
     int threads;
     bool has_time; /* false: not measured, since it does not fit */

@@ -27,14 +27,15 @@ int status_file_write(const char *directory, const struct nj_job_status *status,
     const struct nj_job_progress *progress = &status->progress;
     char *path = output_path(directory, "status.json", error);
     json_t *root = json_pack(
-        "{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:i, s:I, s:I, s:I}", "schema",
+        "{s:i, s:s, s:i, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o, s:o, s:i, s:I, s:I, s:I, s:I}", "schema",
         NJ_STATUS_SCHEMA, "state", status->state, "last_exit_code", status->last_exit_code, "phase",
         phase_names[progress->phase], "requests", (json_int_t)progress->requests, "requests_done",
         (json_int_t)progress->requests_done, "requests_failed", (json_int_t)progress->requests_failed, "work_total",
         progress->work_total, "work_done", progress->work_done, "tokens_per_second", progress->tokens_per_second,
         "elapsed_seconds", progress->elapsed_seconds, "least_left_seconds", known_or_null(progress->least_left_seconds),
         "most_left_seconds", known_or_null(progress->most_left_seconds), "in_flight", (int)progress->in_flight,
-        "sweeps", (json_int_t)progress->sweeps, "updated", (json_int_t)time(NULL), "pid", (json_int_t)getpid());
+        "sweeps", (json_int_t)progress->sweeps, "peak_memory_bytes", (json_int_t)progress->peak_memory_bytes, "updated",
+        (json_int_t)time(NULL), "pid", (json_int_t)getpid());
     char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2));
     json_decref(root);
     int result = -1;
@@ -84,7 +85,8 @@ static void read_fields(const json_t *root, struct nj_job_status *out)
                                              .least_left_seconds = real_at(root, "least_left_seconds", -1),
                                              .most_left_seconds = real_at(root, "most_left_seconds", -1),
                                              .in_flight = (int32_t)count_at(root, "in_flight"),
-                                             .sweeps = count_at(root, "sweeps")};
+                                             .sweeps = count_at(root, "sweeps"),
+                                             .peak_memory_bytes = count_at(root, "peak_memory_bytes")};
 }
 
 int status_file_read(const char *directory, struct nj_job_status *out)
@@ -119,12 +121,13 @@ int runs_append_start(struct nj_record_log *runs, const struct nj_run_settings *
 {
     const struct nj_job_options *options = settings->options;
     return append(runs,
-                  json_pack("{s:i, s:s, s:I, s:o, s:I, s:o, s:{s:i, s:i, s:I, s:s, s:b, s:b, s:I}}", "schema",
+                  json_pack("{s:i, s:s, s:I, s:o, s:I, s:o, s:{s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:I}}", "schema",
                             NJ_RUNS_SCHEMA, "event", "start", "time", (json_int_t)time(NULL), "host",
                             utf8_json_message(settings->host), "pid", (json_int_t)settings->pid, "slurm_job_id",
                             options->slurm_job_id == NULL ? json_null() : utf8_json_message(options->slurm_job_id),
                             "options", "threads", options->threads, "token_budget", (int)options->token_budget,
-                            "kv_memory_bytes", (json_int_t)options->kv_memory_bytes, "kernels",
+                            "kv_memory_bytes", (json_int_t)options->kv_memory_bytes, "max_memory_bytes",
+                            (json_int_t)options->max_memory_bytes, "kernels",
                             options->kernels == NULL ? "auto" : options->kernels, "as_chat", (int)options->as_chat,
                             "strict", (int)options->strict, "first", (json_int_t)options->first),
                   error);
@@ -133,15 +136,17 @@ int runs_append_start(struct nj_record_log *runs, const struct nj_run_settings *
 int runs_append_stop(struct nj_record_log *runs, const struct nj_run_counts *counts, double seconds, int exit_code,
                      struct nj_error *error)
 {
-    return append(runs,
-                  json_pack("{s:i, s:s, s:I, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-                            "schema", NJ_RUNS_SCHEMA, "event", "stop", "time", (json_int_t)time(NULL), "seconds",
-                            seconds, "exit_code", exit_code, "finished_requests", (json_int_t)counts->finished,
-                            "prefill_tokens", (json_int_t)counts->prefill_tokens, "shared_tokens",
-                            (json_int_t)counts->shared_tokens, "decode_tokens", (json_int_t)counts->decode_tokens,
-                            "recomputed_tokens", (json_int_t)counts->recomputed_tokens, "preemptions",
-                            (json_int_t)counts->preemptions, "sweeps", (json_int_t)counts->sweeps, "mixed_sweeps",
-                            (json_int_t)counts->mixed_sweeps, "abandoned_sweeps", (json_int_t)counts->abandoned_sweeps,
-                            "kv_blocks", (json_int_t)counts->kv_blocks, "kv_bytes", (json_int_t)counts->kv_bytes),
-                  error);
+    return append(
+        runs,
+        json_pack("{s:i, s:s, s:I, s:f, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+                  "schema", NJ_RUNS_SCHEMA, "event", "stop", "time", (json_int_t)time(NULL), "seconds", seconds,
+                  "exit_code", exit_code, "finished_requests", (json_int_t)counts->finished, "prefill_tokens",
+                  (json_int_t)counts->prefill_tokens, "shared_tokens", (json_int_t)counts->shared_tokens,
+                  "decode_tokens", (json_int_t)counts->decode_tokens, "recomputed_tokens",
+                  (json_int_t)counts->recomputed_tokens, "preemptions", (json_int_t)counts->preemptions, "sweeps",
+                  (json_int_t)counts->sweeps, "mixed_sweeps", (json_int_t)counts->mixed_sweeps, "abandoned_sweeps",
+                  (json_int_t)counts->abandoned_sweeps, "kv_blocks", (json_int_t)counts->kv_blocks, "kv_bytes",
+                  (json_int_t)counts->kv_bytes, "disk_layers", (json_int_t)counts->disk_layers, "max_memory_bytes",
+                  (json_int_t)counts->max_memory_bytes, "peak_memory_bytes", (json_int_t)counts->peak_memory_bytes),
+        error);
 }

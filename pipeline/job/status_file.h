@@ -17,8 +17,9 @@ int status_file_read(const char *directory, struct nj_job_status *out);
 struct nj_run_counts {
     uint64_t prefill_tokens, shared_tokens, decode_tokens, recomputed_tokens;
     uint64_t preemptions, sweeps, mixed_sweeps, abandoned_sweeps;
-    uint64_t kv_blocks, kv_bytes; /* as planned; 0: the run did not come so far */
-    uint64_t finished;            /* requests that got a record in this run, bad lines included */
+    uint64_t kv_blocks, kv_bytes, disk_layers;    /* as planned; 0: the run did not come so far */
+    uint64_t max_memory_bytes, peak_memory_bytes; /* what the user allows, or 0; most that was resident */
+    uint64_t finished;                            /* requests that got a record in this run, bad lines included */
 };
 
 /* What a run runs with, for its start line. */

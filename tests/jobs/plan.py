@@ -13,6 +13,8 @@ from support import Workspace, least_memory_in, main, mixed_requests, record_id,
 BAD = (b"null", b'{"id": "typo", "prompt": "x", "temprature": 1}', b"{", b"[]", b"5", b'"text"', b'{"id": "more"}')
 BLOCK_BYTES = 64 * 2 * 2 * (16 + 16 + 2 * 4)  # positions, layers, KV heads; bytes of keys and values of width 16, two scales
 
+KINDS = ("weights", "kv", "activations", "program", "buffers")
+
 
 def answers_to(request):
     """How many answers have to be computed."""
@@ -58,6 +60,9 @@ class Plan(Workspace):
         self.check_lengths(report["lengths"])
         self.assertEqual((memory["token_budget"], memory["answers_in_flight"]), (256, self.answers))
         self.assertTrue(40 * 88 <= memory["index_bytes"] < 1 << 18)
+        self.assertEqual(memory["sum_bytes"], sum(memory[f"{kind}_bytes"] for kind in KINDS))
+        self.assertLessEqual(memory["sum_bytes"], memory["limit_bytes"])
+        self.assertIsNone(memory["max_memory_bytes"])
 
     def check_lengths(self, lengths):
         prompts = sorted(prompt_tokens_of(record) for record in self.records("out"))
@@ -89,7 +94,9 @@ class Plan(Workspace):
         self.assertRegex(text, r"input +88 lines: 80 requests, 8 bad\n +mixed\.jsonl:41: .*null")
         self.assertRegex(text, r"\n +\.\.\. and 3 more\n")
         for pattern in (r"prompts +\d+ tokens: 1 the shortest", rf"sweeps +token budget 256, up to {self.answers} answers",
-                        r"memory +\d.*: weights .*, keys and values .*, activations .*, index .* are free",
+                        r"memory +\d.* of the .* that may be used; --max-memory cpu=\d+MiB would be the smallest",
+                        r"weights .*, keys and values .*, activations .*, program .* \(index .*\), buffers ",
+                        r"layers +all 2 in memory",
                         r"\d+ KV blocks \(q8\) of 64 tokens", "time +very roughly .* to "):
             with self.subTest(pattern):
                 self.assertRegex(text, pattern)

@@ -230,6 +230,34 @@ static void test_accept_and_retry(void **state)
     assert_non_null(strstr(error.message, "twice"));
 }
 
+static void test_max_memory(void **state)
+{
+    (void)state;
+    struct nj_arguments arguments;
+    struct nj_error error = {0};
+    static const struct {
+        const char *word;
+        uint64_t bytes;
+    } given[] = {{"--max-memory=cpu=3GiB", UINT64_C(3) << 30}, {"--max-memory=512MiB", UINT64_C(512) << 20}};
+    static const enum nj_command_bit commands[] = {NJ_FOR_RUN, NJ_FOR_RESUME, NJ_FOR_PLAN};
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t j = 0; j < 2; j++) {
+            const char *word = given[j].word;
+            assert_int_equal(options_parse(commands[i], &word, 1, &arguments, &error), 0);
+            assert_true(arguments.max_memory_bytes == given[j].bytes);
+        }
+    }
+    const char *const refused[] = {"--max-memory=",         "--max-memory=cpu=",       "--max-memory=cpu=0",
+                                   "--max-memory=gpu=3GiB", "--max-memory=cpu=cpu=1G", "--max-memory=CPU=1G",
+                                   "--max-memory=cpu=1G,"};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        const char *word = refused[i];
+        assert_int_equal(options_parse(NJ_FOR_RUN, &word, 1, &arguments, &error), -1);
+        assert_int_equal(error.code, NJ_BAD_USAGE);
+        assert_non_null(strstr(error.message, "cpu=SIZE"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -242,6 +270,7 @@ int main(void)
         cmocka_unit_test(test_options_and_operands_mix),
         cmocka_unit_test(test_options_of_another_command),
         cmocka_unit_test(test_accept_and_retry),
+        cmocka_unit_test(test_max_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

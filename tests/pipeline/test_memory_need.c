@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/job/job_plan.h"
+#include "pipeline/job/memory_need.h"
 #include "tests/pipeline/cmocka_headers.h"
 
 static const uint64_t MIB = 1 << 20;
@@ -44,44 +44,6 @@ static void test_names_kv_memory_that_fits(void **state)
     assert_int_equal(memory_need_check(&need, 150 * MIB, &error), 0);
 }
 
-/* With so many blocks that what is known of each of them counts, too. */
-static void test_a_plan_with_the_named_kv_memory_fits(void **state)
-{
-    (void)state;
-    const struct nj_hyperparameters shape = {.layers = 1,
-                                             .width = 64,
-                                             .feed_forward = 64,
-                                             .heads = 1,
-                                             .kv_heads = 1,
-                                             .head_width = 2,
-                                             .rotated = 2,
-                                             .context = 1 << 20,
-                                             .vocabulary = 256};
-    struct nj_error error = {0};
-    struct nj_index *index = index_create(64);
-    for (uint64_t i = 0; i < 256; i++) {
-        const struct nj_index_entry entry = {
-            .id_hash = i + 1, .kind = NJ_ENTRY_REQUEST, .prompt_tokens = 50000, .max_new_tokens = 49000};
-        assert_int_equal(index_add(index, &entry, &error), 0);
-    }
-    struct nj_order order;
-    struct nj_plan plan;
-    assert_int_equal(order_make(index, 256, NULL, &order, &error), 0);
-    struct nj_plan_facts facts = {
-        .shape = &shape, .index = index, .order = &order, .kv_memory_bytes = UINT64_MAX, .available_bytes = UINT64_MAX};
-    assert_int_equal(plan_make(&facts, &plan, &error), 0);
-    facts.available_bytes = plan.need.kv_bytes / 2 + plan.need.other_bytes;
-    assert_int_equal(plan_make(&facts, &plan, &error), -1);
-    assert_int_equal(error.code, NJ_DOES_NOT_FIT);
-    const char *named = strstr(error.message, "--kv-memory ");
-    assert_non_null(named);
-    assert_int_equal(sscanf(named, "--kv-memory %" SCNu64 "KiB", &facts.kv_memory_bytes), 1);
-    facts.kv_memory_bytes <<= 10;
-    assert_int_equal(plan_make(&facts, &plan, &error), 0);
-    order_free(&order);
-    index_destroy(index);
-}
-
 static void test_does_not_fit_at_all(void **state)
 {
     (void)state;
@@ -95,13 +57,57 @@ static void test_does_not_fit_at_all(void **state)
     assert_non_null(strstr(error.message, "--token-budget"));
 }
 
+static void test_every_kind_counts(void **state)
+{
+    (void)state;
+    struct nj_memory_need need = make_need();
+    struct nj_error error = {0};
+    need.program_bytes = 7 * MIB;
+    need.buffers_bytes = 3 * MIB;
+    assert_int_equal(memory_need_sum(&need), 180 * MIB);
+    assert_int_equal(memory_need_check(&need, 180 * MIB, &error), 0);
+    assert_int_equal(memory_need_check(&need, 180 * MIB - 1, &error), -1);
+    assert_non_null(strstr(error.message, "needs 180 MiB"));
+}
+
+/* What is resident differs from run to run by some pages, which must not move the smallest cap. */
+static void test_program_is_the_same_in_every_run(void **state)
+{
+    (void)state;
+    const struct nj_process_memory one = {.file_bytes = 6 * MIB, .anonymous_bytes = 9 * MIB};
+    const struct nj_process_memory other = {.file_bytes = 7 * MIB, .anonymous_bytes = 9 * MIB + 4096};
+    const uint64_t program = memory_of_program(&one, 8 * MIB, MIB);
+    assert_true(program == memory_of_program(&other, 8 * MIB, MIB));
+    assert_true(program > 9 * MIB + 7 * MIB);
+    /* What is there and unaccounted for counts all the same. */
+    const struct nj_process_memory large = {.file_bytes = 60 * MIB, .anonymous_bytes = 99 * MIB};
+    assert_true(memory_of_program(&large, 8 * MIB, MIB) > 159 * MIB);
+}
+
+static void test_buffers_grow(void **state)
+{
+    (void)state;
+    const struct nj_buffer_facts least = {.threads = 1};
+    const struct nj_buffer_facts more[] = {
+        {.threads = 2},
+        {.threads = 1, .longest_line_bytes = 1},
+        {.threads = 1, .sequences = 1},
+        {.threads = 1, .tokens = 1},
+        {.threads = 1, .program_bytes = 16},
+    };
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        assert_true(memory_of_buffers(&more[i]) > memory_of_buffers(&least));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fits_to_the_byte),
         cmocka_unit_test(test_names_kv_memory_that_fits),
-        cmocka_unit_test(test_a_plan_with_the_named_kv_memory_fits),
         cmocka_unit_test(test_does_not_fit_at_all),
+        cmocka_unit_test(test_every_kind_counts),
+        cmocka_unit_test(test_program_is_the_same_in_every_run),
+        cmocka_unit_test(test_buffers_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
