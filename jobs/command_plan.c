@@ -102,8 +102,8 @@ static void plan_print_layers(const struct nj_plan_report *report)
     if (report->plan.disk_layers == 0)
         command_print_row("layers", "all %" PRId32 " in memory", report->layers);
     else
-        command_print_row("layers", "%" PRId32 " of %" PRId32 " on disk: every sweep reads %s",
-                          report->plan.disk_layers, report->layers, read);
+        command_print_row("layers", "%" PRId32 " of %" PRId32 " on disk: every sweep reads %s, taken as %.1f GB/s",
+                          report->plan.disk_layers, report->layers, read, report->disk_bytes_per_second * 1e-9);
 }
 
 static void plan_print_time(const struct nj_plan_time *time)
@@ -157,18 +157,23 @@ static json_t *plan_json_memory(const struct nj_plan_report *report)
 {
     const struct nj_memory_need *need = &report->plan.need;
     const struct nj_scheduler_options *scheduler = &report->plan.scheduler;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:i, s:i, s:I, s:s, s:I, s:I, s:i, s:i}",
-                     "weights_bytes", (json_int_t)need->weights_bytes, "kv_bytes", (json_int_t)need->kv_bytes,
-                     "activations_bytes", (json_int_t)need->other_bytes, "program_bytes",
-                     (json_int_t)need->program_bytes, "index_bytes", (json_int_t)report->index_bytes, "buffers_bytes",
-                     (json_int_t)need->buffers_bytes, "sum_bytes", (json_int_t)memory_need_sum(need), "limit_bytes",
-                     (json_int_t)report->limit_bytes, "max_memory_bytes",
-                     report->is_cap ? json_integer((json_int_t)report->limit_bytes) : json_null(), "least_limit_bytes",
-                     (json_int_t)report->plan.least_limit_bytes, "layers", (int)report->layers, "disk_layers",
-                     (int)report->plan.disk_layers, "sweep_read_bytes", (json_int_t)report->plan.sweep_read_bytes,
-                     "kv_type", kv_type_name(scheduler->kv_type), "kv_blocks", (json_int_t)scheduler->kv_blocks,
-                     "kv_block_bytes", (json_int_t)report->kv_block_bytes, "token_budget", (int)scheduler->token_budget,
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:s, s:I, s:I, s:i, s:i}", "weights_bytes",
+                     (json_int_t)need->weights_bytes, "kv_bytes", (json_int_t)need->kv_bytes, "activations_bytes",
+                     (json_int_t)need->other_bytes, "program_bytes", (json_int_t)need->program_bytes, "index_bytes",
+                     (json_int_t)report->index_bytes, "buffers_bytes", (json_int_t)need->buffers_bytes, "sum_bytes",
+                     (json_int_t)memory_need_sum(need), "limit_bytes", (json_int_t)report->limit_bytes,
+                     "max_memory_bytes", report->is_cap ? json_integer((json_int_t)report->limit_bytes) : json_null(),
+                     "least_limit_bytes", (json_int_t)report->plan.least_limit_bytes, "kv_type",
+                     kv_type_name(scheduler->kv_type), "kv_blocks", (json_int_t)scheduler->kv_blocks, "kv_block_bytes",
+                     (json_int_t)report->kv_block_bytes, "token_budget", (int)scheduler->token_budget,
                      "answers_in_flight", (int)report->sequences);
+}
+
+static json_t *plan_json_layers(const struct nj_plan_report *report)
+{
+    return json_pack("{s:i, s:i, s:I, s:f}", "all", (int)report->layers, "on_disk", (int)report->plan.disk_layers,
+                     "sweep_read_bytes", (json_int_t)report->plan.sweep_read_bytes, "assumed_disk_bytes_per_second",
+                     report->disk_bytes_per_second);
 }
 
 static json_t *plan_json_time(const struct nj_plan_time *time)
@@ -183,16 +188,16 @@ static json_t *plan_json(const struct nj_plan_report *report, const struct nj_jo
 {
     const struct nj_index_totals *totals = &report->totals;
     const bool is_planned = report->requests > 0, fits = is_planned && report->fits;
-    return json_pack("{s:i, s:o, s:s, s:i, s:I, s:I, s:I, s:o, s:I, s:o, s:b, s:o, s:o, s:o}", "schema", 1, "model",
-                     utf8_json_message(options->model_path), "kernels", report->kernels, "threads", report->threads,
-                     "lines", (json_int_t)totals->requests, "requests", (json_int_t)(totals->requests - totals->bad),
-                     "bad", (json_int_t)totals->bad, "first_bad", plan_json_bad(report), "planned_requests",
-                     (json_int_t)report->requests, "lengths",
-                     is_planned ? plan_json_lengths(&report->lengths) : json_null(), "fits",
-                     (int)(!is_planned || report->fits), "misfit",
-                     is_planned && !report->fits ? utf8_json_message(report->misfit.message) : json_null(), "memory",
-                     fits ? plan_json_memory(report) : json_null(), "time",
-                     report->has_time ? plan_json_time(&report->time) : json_null());
+    return json_pack(
+        "{s:i, s:o, s:s, s:i, s:I, s:I, s:I, s:o, s:I, s:o, s:b, s:o, s:o, s:o, s:o}", "schema", 1, "model",
+        utf8_json_message(options->model_path), "kernels", report->kernels, "threads", report->threads, "lines",
+        (json_int_t)totals->requests, "requests", (json_int_t)(totals->requests - totals->bad), "bad",
+        (json_int_t)totals->bad, "first_bad", plan_json_bad(report), "planned_requests", (json_int_t)report->requests,
+        "lengths", is_planned ? plan_json_lengths(&report->lengths) : json_null(), "fits",
+        (int)(!is_planned || report->fits), "misfit",
+        is_planned && !report->fits ? utf8_json_message(report->misfit.message) : json_null(), "memory",
+        fits ? plan_json_memory(report) : json_null(), "layers", fits ? plan_json_layers(report) : json_null(), "time",
+        report->has_time ? plan_json_time(&report->time) : json_null());
 }
 
 static int plan_show(struct nj_context *context, const struct nj_arguments *arguments,

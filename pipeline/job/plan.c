@@ -101,6 +101,7 @@ static int make_plan(struct planning *planning, struct nj_plan_report *out, stru
     out->limit_bytes = facts.limit_bytes;
     out->is_cap = facts.is_cap;
     out->layers = facts.shape->layers;
+    out->disk_bytes_per_second = facts.rates.disk_bytes;
     out->kv_block_bytes = kv_block_bytes(facts.shape, facts.kv_type);
     out->lengths = lengths_of(planning->index, &planning->order);
     out->fits = plan_make(&facts, &out->plan, &out->misfit) == 0;
@@ -122,8 +123,9 @@ static int measure_time(struct planning *planning, struct nj_plan_report *out, s
     order_free(&planning->order);
     planning->index = NULL;
     out->plan.scheduler.cancel = planning->stop;
+    const double read_seconds = (double)out->plan.sweep_read_bytes / out->disk_bytes_per_second;
     out->has_time = plan_time_measure(planning->model, planning->device, &out->plan.scheduler, &out->lengths,
-                                      &out->time, error) == 0;
+                                      read_seconds, &out->time, error) == 0;
     out->plan.scheduler.cancel = NULL;
     return out->has_time ? 0 : -1;
 }

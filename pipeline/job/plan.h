@@ -21,6 +21,7 @@ struct nj_plan_report {
     uint64_t limit_bytes; /* for all that the process holds */
     bool is_cap;          /* which the user set */
     int32_t layers;
+    double disk_bytes_per_second; /* as taken, not measured */
     const char *kernels;
     int threads;
     bool has_time; /* false: not measured, since it does not fit */

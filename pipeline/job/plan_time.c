@@ -68,7 +68,7 @@ static void predict(const struct nj_lengths *lengths, struct cost prefill, struc
 
 int plan_time_measure(const struct nj_model *model, struct nj_device *device,
                       const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths,
-                      struct nj_plan_time *out, struct nj_error *error)
+                      double sweep_read_seconds, struct nj_plan_time *out, struct nj_error *error)
 {
     struct nj_model part = *model;
     part.shape.layers = model->shape.layers < LAYERS ? model->shape.layers : LAYERS;
@@ -92,7 +92,10 @@ int plan_time_measure(const struct nj_model *model, struct nj_device *device,
     weights_destroy(part.weights);
     if (status != 0)
         return -1;
-    predict(lengths, scale(&model->shape, &part.shape, &prefill, 1.0 / prompt_tokens, prompt_tokens / 2.0),
-            scale(&model->shape, &part.shape, &decode, 1, CONTEXT + (double)decode.repeats / 2), out);
+    struct cost prefill_cost = scale(&model->shape, &part.shape, &prefill, 1.0 / prompt_tokens, prompt_tokens / 2.0);
+    struct cost decode_cost = scale(&model->shape, &part.shape, &decode, 1, CONTEXT + (double)decode.repeats / 2);
+    prefill_cost.fixed = fmax(prefill_cost.fixed, sweep_read_seconds / scheduler->token_budget);
+    decode_cost.fixed = fmax(decode_cost.fixed, sweep_read_seconds / out->decode_sequences);
+    predict(lengths, prefill_cost, decode_cost, out);
     return 0;
 }

@@ -14,9 +14,10 @@ struct nj_plan_time {
     double least_seconds, most_seconds;
 };
 
-/* The model's weights need not be loaded. Takes a second or two and about as much memory as two layers. */
+/* The model's weights need not be loaded. A sweep takes no less than `sweep_read_seconds`. Takes a second or two and
+ * about as much memory as two layers. */
 int plan_time_measure(const struct nj_model *model, struct nj_device *device,
                       const struct nj_scheduler_options *scheduler, const struct nj_lengths *lengths,
-                      struct nj_plan_time *out, struct nj_error *error);
+                      double sweep_read_seconds, struct nj_plan_time *out, struct nj_error *error);
 
 #endif

@@ -67,19 +67,37 @@ static void limit_memory(struct nj_machine *machine, uint64_t limit, uint64_t us
         machine->memory_available_bytes = available;
 }
 
+/* What the level uses, without the pages of files that were read once and that the kernel takes back first: a model or
+ * a pack that was just read must not look like memory in use. */
+static uint64_t read_used(const char *root, const char *directory, const char *name, const char *reclaimable)
+{
+    char path[PATH_BYTES], line[256], field[64];
+    uint64_t used = 0, cached = 0;
+    unsigned long long bytes;
+    if (!read_number(root, directory, name, &used))
+        return 0;
+    int length = snprintf(path, sizeof path, "%s%s/memory.stat", root, directory);
+    FILE *file = length < 0 || (size_t)length >= sizeof path ? NULL : fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "%63s %llu", field, &bytes) == 2 && strcmp(field, reclaimable) == 0)
+            cached = bytes;
+    }
+    if (file != NULL)
+        fclose(file);
+    return used > cached ? used - cached : 0;
+}
+
 typedef void (*level_reader)(struct nj_machine *machine, const char *root, const char *directory);
 
 static void read_v2_level(struct nj_machine *machine, const char *root, const char *directory)
 {
     char line[128];
     unsigned long long quota, period;
-    uint64_t limit, used = 0;
+    uint64_t limit;
     if (read_line(root, directory, "cpu.max", line, sizeof line) && sscanf(line, "%llu %llu", &quota, &period) == 2)
         limit_threads(machine, quota, period);
-    if (read_number(root, directory, "memory.max", &limit)) {
-        read_number(root, directory, "memory.current", &used);
-        limit_memory(machine, limit, used);
-    }
+    if (read_number(root, directory, "memory.max", &limit))
+        limit_memory(machine, limit, read_used(root, directory, "memory.current", "inactive_file"));
 }
 
 static void read_v1_cpu_level(struct nj_machine *machine, const char *root, const char *directory)
@@ -92,11 +110,9 @@ static void read_v1_cpu_level(struct nj_machine *machine, const char *root, cons
 
 static void read_v1_memory_level(struct nj_machine *machine, const char *root, const char *directory)
 {
-    uint64_t limit, used = 0;
-    if (!read_number(root, directory, "memory.limit_in_bytes", &limit))
-        return;
-    read_number(root, directory, "memory.usage_in_bytes", &used);
-    limit_memory(machine, limit, used);
+    uint64_t limit;
+    if (read_number(root, directory, "memory.limit_in_bytes", &limit))
+        limit_memory(machine, limit, read_used(root, directory, "memory.usage_in_bytes", "total_inactive_file"));
 }
 
 /* Reads MOUNT/GROUP and every directory above it up to MOUNT. */

@@ -154,13 +154,14 @@ class Caps(Workspace):
         least = self.least()
         for cap in (least + 3, least + 100):
             words = ["plan", "-m", self.model, "--threads", 2, "--max-memory", f"{cap}MiB", self.source]
-            memory = json.loads(self.nightjar(*words, "--json", "--quiet").stdout)["memory"]
+            report = json.loads(self.nightjar(*words, "--json", "--quiet").stdout)
+            memory, layers = report["memory"], report["layers"]
             run = self.capped(f"planned{cap}", cap)
             self.assertEqual((memory["max_memory_bytes"], memory["limit_bytes"]), (cap * MIB, cap * MIB))
             self.assertEqual(memory["least_limit_bytes"], least * MIB)
-            self.assertEqual((memory["kv_blocks"], memory["disk_layers"]), (run["kv_blocks"], run["disk_layers"]))
-            self.assertEqual(memory["layers"], 16)
-            self.assertEqual(memory["sweep_read_bytes"] > 0, memory["disk_layers"] > 0)
+            self.assertEqual((memory["kv_blocks"], layers["on_disk"]), (run["kv_blocks"], run["disk_layers"]))
+            self.assertEqual(layers["all"], 16)
+            self.assertEqual(layers["sweep_read_bytes"] > 0, layers["on_disk"] > 0)
             text = self.nightjar(*words, "--quiet").stdout.decode()
             self.assertRegex(text, rf"memory .* that --max-memory allows; --max-memory cpu={least}MiB")
         report = json.loads(self.nightjar(*words[:6], "1MiB", self.source, "--json", "--quiet", code=78).stdout)

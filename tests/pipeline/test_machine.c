@@ -113,6 +113,24 @@ static void test_version_1(void **state)
     assert_int_equal(machine.memory_available_bytes, 0);
 }
 
+/* Pages of files that were read once are taken back when somebody needs memory. */
+static void test_page_cache_is_free(void **state)
+{
+    (void)state;
+    put_memory();
+    put("proc/self/cgroup", "7:memory:/m\n0::/a\n");
+    put("sys/fs/cgroup/memory/m/memory.limit_in_bytes", "3000000\n");
+    put("sys/fs/cgroup/memory/m/memory.usage_in_bytes", "2900000\n");
+    put("sys/fs/cgroup/memory/m/memory.stat", "cache 1\ninactive_file 5\ntotal_inactive_file 2000000\n");
+    assert_int_equal(machine_read(root).memory_available_bytes, 2100000);
+    put("sys/fs/cgroup/a/memory.max", "2000000\n");
+    put("sys/fs/cgroup/a/memory.current", "1900000\n");
+    put("sys/fs/cgroup/a/memory.stat", "inactive_file 1000000\ntotal_inactive_file 7\nactive_file 5\n");
+    assert_int_equal(machine_read(root).memory_available_bytes, 1100000);
+    put("sys/fs/cgroup/a/memory.stat", "inactive_file 1900001\n");
+    assert_int_equal(machine_read(root).memory_available_bytes, 2000000);
+}
+
 static void test_version_1_without_quota(void **state)
 {
     (void)state;
@@ -182,10 +200,10 @@ static void test_where_limits_come_from(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_processor),        TEST(test_no_processor), TEST(test_where_limits_come_from),
-        TEST(test_nothing_known),    TEST(test_this_machine), TEST(test_no_limits),
-        TEST(test_version_2_levels), TEST(test_version_1),    TEST(test_version_1_without_quota),
-        TEST(test_nonsense),
+        TEST(test_processor),        TEST(test_no_processor),       TEST(test_where_limits_come_from),
+        TEST(test_nothing_known),    TEST(test_this_machine),       TEST(test_no_limits),
+        TEST(test_version_2_levels), TEST(test_version_1),          TEST(test_version_1_without_quota),
+        TEST(test_nonsense),         TEST(test_page_cache_is_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
