@@ -176,6 +176,12 @@ static int note_bad(struct builder *builder, const struct nj_line *line, const s
     return -1;
 }
 
+/* Of each new token: its own, and the best ones beside it. */
+static uint8_t count_logprobs(const struct nj_request *request)
+{
+    return request->logprobs == NJ_LOGPROBS_OFF ? 0 : (uint8_t)(1 + request->top_logprobs);
+}
+
 static int write_record(struct builder *builder, const struct nj_line *line, const struct nj_examined *examined,
                         const struct nj_index_entry *entry, const char *id, struct nj_error *error)
 {
@@ -192,8 +198,10 @@ static int write_record(struct builder *builder, const struct nj_line *line, con
                                      .kind = entry->kind,
                                      .own_id = entry->own_id,
                                      .more_samples = entry->more_samples};
-    if (entry->kind == NJ_ENTRY_REQUEST)
+    if (entry->kind == NJ_ENTRY_REQUEST) {
+        record.logprobs = count_logprobs(&examined->request);
         prefix_keys_make(examined->prompt.tokens, entry->prompt_tokens, record.prefix_key);
+    }
     return index_writer_add(builder->build->writer, &record, error);
 }
 
@@ -214,6 +222,9 @@ static int add_entry(struct builder *builder, const struct nj_line *line, const 
         entry.more_samples = (uint32_t)(request_samples(&examined->request) - 1) & 0xF;
         builder->totals->prompt_tokens += (uint64_t)entry.prompt_tokens * index_entry_samples(&entry);
         builder->totals->most_new_tokens += (uint64_t)entry.max_new_tokens * index_entry_samples(&entry);
+        const uint8_t logprobs = count_logprobs(&examined->request);
+        if (logprobs > builder->totals->most_logprobs)
+            builder->totals->most_logprobs = logprobs;
     }
     if (!index_entry_set_place(&entry, line->file, line->number, line->offset, line->length)) {
         error_set(error, NJ_BAD_DATA, "the file is too large: split it");

@@ -27,6 +27,7 @@ enum { NJ_BAD_SHOWN = 5 };
 struct nj_index_totals {
     uint64_t requests, bad;
     uint64_t prompt_tokens, most_new_tokens; /* sums over requests */
+    uint8_t most_logprobs;                   /* the largest number of log-probabilities of a new token */
     struct nj_error first_bad[NJ_BAD_SHOWN]; /* the first of the bad lines, with file and line */
 };
 

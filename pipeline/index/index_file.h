@@ -10,7 +10,7 @@
 #include "pipeline/index/prefix_keys.h"
 #include "pipeline/input/input.h"
 
-enum { NJ_INDEX_FILE_VERSION = 3 };
+enum { NJ_INDEX_FILE_VERSION = 4 };
 
 struct nj_index_record {
     struct nj_digest id_hash; /* XXH3-128 of the id */
@@ -18,7 +18,8 @@ struct nj_index_record {
     uint64_t offset, line;
     uint32_t file, length; /* length: of the line, or of what is kept of one that is too long */
     uint32_t prompt_tokens, max_new_tokens;
-    uint16_t kind;        /* enum nj_entry_kind */
+    uint8_t kind;         /* enum nj_entry_kind */
+    uint8_t logprobs;     /* log-probabilities kept of each new token; 0: none are wanted */
     uint8_t own_id;       /* 1: the line gives its id */
     uint8_t more_samples; /* sequences that the request needs beside the first */
     uint32_t prefix_key[NJ_PREFIX_LEVELS];

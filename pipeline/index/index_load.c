@@ -1,6 +1,7 @@
 /* The index from index.bin, when the input has not changed since it was read. */
 #include <string.h>
 
+#include "engine/sweep/logprobs.h"
 #include "pipeline/index/index_build.h"
 
 /* The checksum says that we wrote the record; this, that nothing beyond the files and fields comes of it. */
@@ -8,7 +9,8 @@ static bool is_sound(const struct nj_input *input, const struct nj_index_record 
 {
     if (record->file >= input_file_count(input) || record->kind > NJ_ENTRY_LONG || record->own_id > 1 ||
         record->length > NJ_LINE_BYTES_MOST || record->prompt_tokens > NJ_ENTRY_TOKENS_MOST ||
-        record->max_new_tokens > NJ_ENTRY_TOKENS_MOST || record->more_samples >= NJ_CHOICES_MOST)
+        record->max_new_tokens > NJ_ENTRY_TOKENS_MOST || record->more_samples >= NJ_CHOICES_MOST ||
+        record->logprobs > 1 + NJ_TOP_LOGPROBS_MOST)
         return false;
     const struct nj_input_file *file = input_file_at(input, record->file);
     return file->kind != NJ_INPUT_ARCHIVE && record->offset <= file->bytes &&
@@ -32,6 +34,8 @@ static int load_record(const struct nj_index_build *build, const struct nj_index
     totals->bad += record->kind != NJ_ENTRY_REQUEST;
     totals->prompt_tokens += (uint64_t)record->prompt_tokens * index_entry_samples(&entry);
     totals->most_new_tokens += (uint64_t)record->max_new_tokens * index_entry_samples(&entry);
+    if (record->logprobs > totals->most_logprobs)
+        totals->most_logprobs = record->logprobs;
     return index_add(build->index, &entry, error);
 }
 

@@ -217,7 +217,8 @@ static int make_plan(struct nj_job *job, struct nj_plan *out, struct nj_error *e
                                           .kv_type = job->kv_type,
                                           .heap_bytes = job->heap_bytes,
                                           .index = job->index,
-                                          .order = &job->order};
+                                          .order = &job->order,
+                                          .logprobs = job->totals.most_logprobs};
     struct nj_plan_facts facts;
     if (plan_facts_gather(&source, &facts, error) != 0)
         return -1;

@@ -15,9 +15,10 @@ struct situation {
     struct nj_lengths lengths;
     uint64_t *count_by_blocks; /* [least_blocks + 1] sequences that take so many blocks if they run to their limit */
     uint64_t longest_line_bytes, block_bytes;
-    int64_t least_blocks; /* of the longest sequence */
-    int32_t longest;      /* its tokens, prompt and answer */
-    int32_t deepest;      /* layers on disk with which the weights take least */
+    int64_t record_tokens; /* new tokens of the longest record */
+    int64_t least_blocks;  /* of the longest sequence */
+    int32_t longest;       /* its tokens, prompt and answer */
+    int32_t deepest;       /* layers on disk with which the weights take least */
 };
 
 /* What can be chosen. */
@@ -56,8 +57,11 @@ static int look_at(const struct nj_plan_facts *facts, struct situation *out, str
     for (uint32_t i = 0; i < order->count; i++) {
         const struct nj_index_entry *entry = index_at(facts->index, order->position[i]);
         out->count_by_blocks[scheduler_least_blocks(length_of(entry))] += index_entry_samples(entry);
+        const int64_t record_tokens = (int64_t)entry->max_new_tokens * index_entry_samples(entry);
         if (entry->length > out->longest_line_bytes)
             out->longest_line_bytes = entry->length;
+        if (record_tokens > out->record_tokens)
+            out->record_tokens = record_tokens;
     }
     return 0;
 }
@@ -101,6 +105,8 @@ static struct nj_buffer_facts buffers_of(const struct situation *job, const stru
                                     .longest_line_bytes = job->longest_line_bytes,
                                     .sequences = sequences,
                                     .tokens = held < all ? held : all,
+                                    .logprobs = job->facts->logprobs,
+                                    .record_tokens = job->record_tokens,
                                     .program_bytes = job->facts->program_bytes};
 }
 

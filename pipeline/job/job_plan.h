@@ -33,6 +33,7 @@ struct nj_plan_facts {
     struct nj_weights_sizes weights;
     struct nj_index *index;
     const struct nj_order *order; /* not empty */
+    int logprobs;                 /* as nj_index_totals.most_logprobs */
     int32_t token_budget;         /* 0: default */
     uint64_t kv_memory_bytes;     /* 0: default */
     uint64_t limit_bytes;         /* for all that the process holds */

@@ -14,6 +14,10 @@ static const uint64_t ANONYMOUS_BYTES = 3 << 20;
 /* Of memory_of_buffers. A line is held as text, as JSON, as characters marked by origin, and as tokens. A token of an
  * answer is held as a number and as text, both also in the checkpoint and the record being written. */
 static const uint64_t THREAD_BYTES = 512 << 10, LINE_COPIES = 24, TOKEN_BYTES = 32, SEQUENCE_BYTES = 2 << 10;
+/* A log-probability has 8 bytes; so has room that it may grow into, the copy of an answer that waits for others, and
+ * the checkpoint; and records that are finished in one sweep hold it as text. In the record being made it is a tree of
+ * JSON values first. */
+static const uint64_t LOGPROB_BYTES = 160, LOGPROB_TREE_BYTES = 1280;
 static const uint64_t HEAP_BYTES = 4 << 20, HEAP_SHARE = 16;
 
 static uint64_t round_up(uint64_t bytes, uint64_t step)
@@ -31,8 +35,11 @@ uint64_t memory_of_program(const struct nj_process_memory *now, uint64_t heap_by
 
 uint64_t memory_of_buffers(const struct nj_buffer_facts *facts)
 {
+    const uint64_t values = (uint64_t)facts->logprobs;
     return (uint64_t)facts->threads * THREAD_BYTES + LINE_COPIES * facts->longest_line_bytes +
-           (uint64_t)facts->sequences * SEQUENCE_BYTES + (uint64_t)facts->tokens * TOKEN_BYTES + HEAP_BYTES +
+           (uint64_t)facts->sequences * SEQUENCE_BYTES +
+           (uint64_t)facts->tokens * (TOKEN_BYTES + values * LOGPROB_BYTES) +
+           (uint64_t)facts->record_tokens * values * LOGPROB_TREE_BYTES + HEAP_BYTES +
            facts->program_bytes / HEAP_SHARE;
 }
 

@@ -30,12 +30,14 @@ int memory_need_check(const struct nj_memory_need *need, uint64_t available_byte
 uint64_t memory_of_program(const struct nj_process_memory *now, uint64_t heap_bytes, uint64_t index_bytes);
 
 /* What comes later and is not counted one by one: the threads' stacks, a line of input while it is read and
- * understood, answers' texts until they are written, the checkpoint, and what the heap loses between its pieces.
- * Log-probabilities are not in it. */
+ * understood, answers' texts and log-probabilities until they are written, the checkpoint, and what the heap loses
+ * between its pieces. */
 struct nj_buffer_facts {
     int threads;
     uint64_t longest_line_bytes; /* of the input */
     int64_t sequences, tokens;   /* in flight at most; of all of them */
+    int logprobs;                /* kept of each of them at most */
+    int64_t record_tokens;       /* new tokens of all answers to one request at most */
     uint64_t program_bytes;
 };
 uint64_t memory_of_buffers(const struct nj_buffer_facts *facts);

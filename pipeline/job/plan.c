@@ -94,7 +94,8 @@ static int make_plan(struct planning *planning, struct nj_plan_report *out, stru
                                           .kv_type = planning->kv_type,
                                           .heap_bytes = planning->heap_bytes,
                                           .index = planning->index,
-                                          .order = &planning->order};
+                                          .order = &planning->order,
+                                          .logprobs = out->totals.most_logprobs};
     struct nj_plan_facts facts;
     if (plan_facts_gather(&source, &facts, error) != 0)
         return -1;

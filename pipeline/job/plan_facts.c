@@ -33,6 +33,7 @@ int plan_facts_gather(const struct nj_plan_source *source, struct nj_plan_facts 
                                   .kv_type = source->kv_type,
                                   .index = source->index,
                                   .order = source->order,
+                                  .logprobs = source->logprobs,
                                   .token_budget = options->token_budget,
                                   .kv_memory_bytes = options->kv_memory_bytes,
                                   .limit_bytes = plan_limit(options->max_memory_bytes, &machine, &process),

@@ -14,6 +14,7 @@ struct nj_plan_source {
     uint64_t heap_bytes; /* as memory_of_program takes it */
     struct nj_index *index;
     const struct nj_order *order;
+    int logprobs; /* as nj_index_totals.most_logprobs */
 };
 
 /* 0, and the facts are freed by plan_facts_free; or -1. The weights are not loaded yet. */

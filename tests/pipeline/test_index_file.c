@@ -51,6 +51,7 @@ static struct nj_index_record make_record(uint32_t i)
                                     .prompt_tokens = i,
                                     .max_new_tokens = 2 * i,
                                     .kind = i % 4,
+                                    .logprobs = i % 22,
                                     .more_samples = i % 16,
                                     .prefix_key = {i + 1, i + 2, i + 3, 0, 0, 0, i + 8}};
 }

@@ -166,6 +166,7 @@ static void test_same_as_from_the_input(void **state)
     assert_int_equal(loaded_totals.requests, built_totals.requests);
     assert_int_equal(loaded_totals.bad, built_totals.bad);
     assert_int_equal(loaded_totals.prompt_tokens, built_totals.prompt_tokens);
+    assert_int_equal(loaded_totals.most_logprobs, built_totals.most_logprobs);
     assert_int_equal(loaded_totals.most_new_tokens, built_totals.most_new_tokens);
     /* The lines of the copy are found where the records say. */
     struct nj_line line;
@@ -263,6 +264,7 @@ static void test_impossible_records(void **state)
                                                      {.prompt_tokens = 1 << 24},
                                                      {.max_new_tokens = 1 << 24},
                                                      {.more_samples = 16},
+                                                     {.logprobs = 22},
                                                      {.line = UINT64_MAX}};
     struct nj_input *input = open_input(NJ_RUN_AGAIN);
     struct nj_error error;

@@ -93,6 +93,7 @@ static void test_buffers_grow(void **state)
         {.threads = 1, .longest_line_bytes = 1},
         {.threads = 1, .sequences = 1},
         {.threads = 1, .tokens = 1},
+        {.threads = 1, .logprobs = 1, .record_tokens = 1},
         {.threads = 1, .program_bytes = 16},
     };
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
