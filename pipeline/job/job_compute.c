@@ -232,7 +232,7 @@ static int compute_order(struct nj_job *job, struct nj_error *error)
     struct nj_scheduler_options plan;
     /* Before the weights are read, so that a cap that is too small is told at once. */
     if (job_plan(job, &plan, error) != 0 || open_device(job, error) != 0 ||
-        model_load_weights(job->model, job->device, error) != 0)
+        model_load_weights(job->model, job->device, NULL, error) != 0)
         return -1;
     return run_scheduler(job, error);
 }
