@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,7 +178,7 @@ char *file_read_whole(const char *path, size_t limit, size_t *bytes, struct nj_e
 
 struct nj_direct_file {
     int fd;
-    int direct;
+    atomic_int direct; /* a read that is refused turns it off, in any thread */
     uint64_t bytes;
     char path[];
 };
@@ -214,7 +215,7 @@ struct nj_direct_file *direct_file_open(const char *path, struct nj_error *error
         return NULL;
     }
     file->fd = fd;
-    file->direct = direct;
+    atomic_init(&file->direct, direct);
     file->bytes = (uint64_t)info.st_size;
     strcpy(file->path, path);
     return file;
@@ -236,6 +237,10 @@ uint64_t direct_file_bytes(const struct nj_direct_file *file)
 {
     return file->bytes;
 }
+int direct_file_descriptor(const struct nj_direct_file *file)
+{
+    return file->fd;
+}
 
 static int leave_direct(struct nj_direct_file *file, struct nj_error *error)
 {
@@ -250,11 +255,12 @@ static int read_all(struct nj_direct_file *file, char *to, size_t bytes, uint64_
 {
     size_t done = 0;
     while (done < bytes) {
+        const bool was_direct = file->direct != 0;
         ssize_t got = pread(file->fd, to + done, bytes - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
             continue;
         /* The file system took O_DIRECT at open but refuses this read (a size or alignment of its own). */
-        bool is_refused = got < 0 && errno == EINVAL && file->direct;
+        bool is_refused = got < 0 && errno == EINVAL && was_direct;
         if (got < 0 && !is_refused)
             return fail_io(error, "read", file->path);
         if (got == 0) {
@@ -264,7 +270,7 @@ static int read_all(struct nj_direct_file *file, char *to, size_t bytes, uint64_
         done += is_refused ? 0 : (size_t)got;
         /* After a read that stopped between two blocks a direct one could not go on from there. */
         bool is_unaligned = done < bytes && done % DIRECT_ALIGNMENT != 0;
-        if (file->direct && (is_refused || is_unaligned) && leave_direct(file, error) != 0)
+        if (was_direct && (is_refused || is_unaligned) && leave_direct(file, error) != 0)
             return -1;
     }
     return 0;

@@ -36,6 +36,8 @@ struct nj_direct_file *direct_file_open(const char *path, struct nj_error *error
 void direct_file_close(struct nj_direct_file *file);
 int direct_file_is_direct(const struct nj_direct_file *file);
 uint64_t direct_file_bytes(const struct nj_direct_file *file);
+int direct_file_descriptor(const struct nj_direct_file *file); /* for reading only; the file's */
+/* Several threads may read at once. */
 int direct_file_read(struct nj_direct_file *file, void *to, size_t bytes, uint64_t offset, struct nj_error *error);
 
 #endif

@@ -114,8 +114,10 @@ struct nj_model *model_open(const struct nj_model_options *options, struct nj_er
     return NULL;
 }
 
-int model_load_weights(struct nj_model *model, struct nj_device *device, struct nj_error *error)
+int model_load_weights(struct nj_model *model, struct nj_device *device, const struct nj_weights_options *given,
+                       struct nj_error *error)
 {
+    const struct nj_weights_options in_ram = {.disk_layers = 0};
     char directory[PATH_MAX];
     /* The open reader and the digest must be about the same bytes when the pack is built from them. */
     if (cache_subdirectory(model, "packs", directory, error) != 0 ||
@@ -128,11 +130,11 @@ int model_load_weights(struct nj_model *model, struct nj_device *device, struct 
                                       .notice = model->notice,
                                       .notice_context = model->notice_context,
                                       .stop = model->stop};
-    struct nj_pack *pack = pack_open(&options, error);
-    if (pack == NULL)
+    if (model->pack == NULL)
+        model->pack = pack_open(&options, error);
+    if (model->pack == NULL)
         return -1;
-    model->weights = weights_load(pack, &model->shape, device, error);
-    pack_close(pack);
+    model->weights = weights_load(model->pack, &model->shape, device, given != NULL ? given : &in_ram, error);
     return model->weights != NULL ? 0 : -1;
 }
 
@@ -141,6 +143,7 @@ void model_close(struct nj_model *model)
     if (model == NULL)
         return;
     weights_destroy(model->weights);
+    pack_close(model->pack);
     chat_template_destroy(model->chat);
     tokenizer_destroy(model->tokenizer);
     gguf_close(model->gguf);

@@ -29,7 +29,8 @@ struct nj_model {
     char digest[33];               /* XXH3-128 of all bytes of the file; of a split model: model_files.h */
     char tokenizer_digest[33];
     char template_digest[33];   /* of the template's bytes; of nothing if there is none */
-    struct nj_weights *weights; /* NULL until loaded */
+    struct nj_pack *pack;       /* NULL until the weights are loaded */
+    struct nj_weights *weights; /* the same */
     struct nj_gguf *gguf;
     char *cache_directory;
     struct nj_file_identity *identities; /* the files as they were when the digest was taken */
@@ -41,8 +42,10 @@ struct nj_model {
 /* NJ_NO_INPUT if there is no such file, NJ_BAD_DATA if it is not a model that nightjar can run: everything
  * but the tensors' values is checked here. */
 struct nj_model *model_open(const struct nj_model_options *options, struct nj_error *error);
-/* Finds or builds the pack and reads it into memory of the device, which must outlive the model. */
-int model_load_weights(struct nj_model *model, struct nj_device *device, struct nj_error *error);
+/* Finds or builds the pack and reads what belongs in memory of the device, which must outlive the model. Options:
+ * NULL for all of it. */
+int model_load_weights(struct nj_model *model, struct nj_device *device, const struct nj_weights_options *options,
+                       struct nj_error *error);
 void model_close(struct nj_model *model);
 
 /* The absolute path of a model file; the caller frees it. NJ_NO_INPUT unless it is a regular file. */

@@ -226,6 +226,23 @@ static int fail_damaged(const struct nj_pack *pack, const struct nj_pack_tensor 
     return error_at(error, pack->path, 0, (int64_t)tensor->offset);
 }
 
+struct nj_direct_file *pack_direct_file(const struct nj_pack *pack)
+{
+    return pack->file;
+}
+
+int pack_check_section(const struct nj_pack *pack, int index, const void *bytes, struct nj_error *error)
+{
+    const struct nj_pack_section *section = &pack->layout.sections[index];
+    for (int i = 0; i < section->tensors; i++) {
+        const struct nj_pack_tensor *tensor = &pack->layout.tensors[section->first_tensor + i];
+        const char *tensor_bytes = (const char *)bytes + (tensor->offset - section->offset);
+        if (XXH3_64bits(tensor_bytes, (size_t)tensor->bytes) != tensor->checksum)
+            return fail_damaged(pack, tensor, error);
+    }
+    return 0;
+}
+
 int pack_read_section(struct nj_pack *pack, int index, void *to, struct nj_error *error)
 {
     const struct nj_pack_section *section = &pack->layout.sections[index];
@@ -233,11 +250,5 @@ int pack_read_section(struct nj_pack *pack, int index, void *to, struct nj_error
         return error_set(error, NJ_INTERRUPTED, "interrupted while reading the pack");
     if (direct_file_read(pack->file, to, (size_t)section->bytes, section->offset, error) != 0)
         return -1;
-    for (int i = 0; i < section->tensors; i++) {
-        const struct nj_pack_tensor *tensor = &pack->layout.tensors[section->first_tensor + i];
-        const char *bytes = (const char *)to + (tensor->offset - section->offset);
-        if (XXH3_64bits(bytes, (size_t)tensor->bytes) != tensor->checksum)
-            return fail_damaged(pack, tensor, error);
-    }
-    return 0;
+    return pack_check_section(pack, index, to, error);
 }

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "engine/base/error.h"
+#include "engine/base/file.h"
 #include "engine/formats/gguf.h"
 #include "engine/model/architecture.h"
 #include "kernels/matrix.h"
@@ -85,8 +86,11 @@ const struct nj_pack_section *pack_section_at(const struct nj_pack *pack, int in
 const struct nj_pack_tensor *pack_tensor_at(const struct nj_pack *pack, int index);
 uint64_t pack_bytes(const struct nj_pack *pack); /* the whole file */
 
-/* Reads a section with direct I/O into page-aligned memory of section->bytes and verifies its checksums
- * (damage: NJ_BAD_DATA naming pack, tensor and the remedy). */
+/* The open file, for reading in other ways; the pack's. */
+struct nj_direct_file *pack_direct_file(const struct nj_pack *pack);
+/* Compares the checksums of a section that has been read (damage: NJ_BAD_DATA naming pack, tensor and the remedy). */
+int pack_check_section(const struct nj_pack *pack, int index, const void *bytes, struct nj_error *error);
+/* Reads a section with direct I/O into page-aligned memory of section->bytes and compares its checksums. */
 int pack_read_section(struct nj_pack *pack, int index, void *to, struct nj_error *error);
 
 #endif

@@ -78,9 +78,9 @@ static void add_row(struct bench *bench, int32_t sequence, int32_t position, boo
 static int run_sweep(struct bench *bench, struct nj_error *error)
 {
     struct nj_forward_batch *batch = forward_batch(bench->forward);
-    const int status = forward_run(bench->forward, ignore_logits, NULL, bench->options->stop);
+    const int status = forward_run(bench->forward, ignore_logits, NULL, bench->options->stop, error);
     batch->count = batch->logit_count = 0;
-    return status == 0 ? 0 : error_set(error, NJ_INTERRUPTED, "interrupted");
+    return status;
 }
 
 static int read_prompts(struct bench *bench, int32_t tokens, struct nj_error *error)

@@ -33,7 +33,7 @@ struct memory {
 
 struct nj_forward {
     struct nj_hyperparameters shape;
-    const struct nj_weights *weights;
+    struct nj_weights *weights;
     const struct nj_kv_cache *cache;
     struct nj_forward_options options;
     struct nj_buffer *buffer;
@@ -346,15 +346,23 @@ static void launch_head(struct nj_forward *forward, const int32_t *rows, int64_t
     stream_launch(forward->stream, NJ_OP_LOGIT_STATS, &args);
 }
 
+static int synchronize(struct nj_forward *forward, const atomic_int *cancel, struct nj_error *error)
+{
+    if (stream_synchronize(forward->stream, cancel) == 0)
+        return 0;
+    return error_set(error, NJ_INTERRUPTED, "stopped in the middle of a sweep");
+}
+
 /* The head over all rows that need it, a group at a time, the first one together with what is queued. */
-static int run_head(struct nj_forward *forward, nj_logits_visitor visit, void *context, const atomic_int *cancel)
+static int run_head(struct nj_forward *forward, nj_logits_visitor visit, void *context, const atomic_int *cancel,
+                    struct nj_error *error)
 {
     const struct memory *memory = &forward->memory;
     const int32_t total = memory->batch.logit_count;
     for (int32_t first = 0; first < total; first += NJ_HEAD_ROWS) {
         const int32_t count = total - first < NJ_HEAD_ROWS ? total - first : NJ_HEAD_ROWS;
         launch_head(forward, memory->batch.logit_row + first, count);
-        if (stream_synchronize(forward->stream, cancel) != 0)
+        if (synchronize(forward, cancel, error) != 0)
             return -1;
         for (int32_t i = 0; i < count; i++)
             visit(context, first + i, memory->logits + (int64_t)i * forward->shape.vocabulary, &memory->stats[i]);
@@ -362,17 +370,49 @@ static int run_head(struct nj_forward *forward, nj_logits_visitor visit, void *c
     return 0;
 }
 
-int forward_run(struct nj_forward *forward, nj_logits_visitor visit, void *context, const atomic_int *cancel)
+static void launch_layer(struct nj_forward *forward, const struct nj_layer_weights *layer, int32_t index)
+{
+    launch_attention(forward, layer, index);
+    launch_feed_forward(forward, layer);
+}
+
+/* Layers in RAM are only queued. A layer on disk is run at once, so that its memory is free for the next one while the
+ * layers behind it run; and what is queued runs first where the disk is still busy with it. */
+static int run_layer(struct nj_forward *forward, int32_t index, const atomic_int *cancel, struct nj_error *error)
+{
+    if (!weights_layer_is_ready(forward->weights, index) && synchronize(forward, cancel, error) != 0)
+        return -1;
+    const struct nj_layer_weights *layer = weights_take_layer(forward->weights, index, cancel, error);
+    if (layer == NULL)
+        return -1;
+    launch_layer(forward, layer, index);
+    if (!weights_layer_is_passing(forward->weights, index))
+        return 0;
+    if (synchronize(forward, cancel, error) != 0)
+        return -1;
+    weights_give_back_layer(forward->weights, index);
+    return 0;
+}
+
+static int run_sweep(struct nj_forward *forward, nj_logits_visitor visit, void *context, const atomic_int *cancel,
+                     struct nj_error *error)
+{
+    launch_embedding(forward);
+    for (int32_t i = 0; i < forward->shape.layers; i++)
+        if (run_layer(forward, i, cancel, error) != 0)
+            return -1;
+    if (forward->memory.batch.logit_count == 0)
+        return synchronize(forward, cancel, error);
+    return run_head(forward, visit, context, cancel, error);
+}
+
+int forward_run(struct nj_forward *forward, nj_logits_visitor visit, void *context, const atomic_int *cancel,
+                struct nj_error *error)
 {
     if (forward->memory.batch.count == 0)
         return 0;
-    launch_embedding(forward);
-    for (int i = 0; i < forward->shape.layers; i++) {
-        const struct nj_layer_weights *layer = weights_layer(forward->weights, i);
-        launch_attention(forward, layer, i);
-        launch_feed_forward(forward, layer);
-    }
-    if (forward->memory.batch.logit_count == 0)
-        return stream_synchronize(forward->stream, cancel);
-    return run_head(forward, visit, context, cancel);
+    weights_begin_sweep(forward->weights, forward->memory.batch.another_follows);
+    const int status = run_sweep(forward, visit, context, cancel, error);
+    weights_end_sweep(forward->weights, status == 0);
+    return status;
 }

@@ -32,6 +32,7 @@ struct nj_forward_batch {
     int32_t *logit_row;                   /* [token_budget] rows of the batch that need logits, ascending */
     int32_t count;                        /* tokens; set by the caller */
     int32_t logit_count;                  /* set by the caller */
+    bool another_follows;                 /* set by the caller: another run certainly follows this one */
 };
 struct nj_forward_batch *forward_batch(struct nj_forward *forward);
 
@@ -40,8 +41,9 @@ struct nj_forward_batch *forward_batch(struct nj_forward *forward);
 typedef void (*nj_logits_visitor)(void *context, int32_t logit_index, const float *logits,
                                   const struct nj_logit_stats *stats);
 
-/* Runs all layers and the head. 0, or -1 if *cancel became non-zero (the KV of the batch is then undefined
- * and its positions must be computed again). Allocates nothing. */
-int forward_run(struct nj_forward *forward, nj_logits_visitor visit, void *context, const atomic_int *cancel);
+/* Runs all layers and the head. On failure the KV of the batch is undefined and its positions must be computed again:
+ * NJ_INTERRUPTED as *cancel (may be NULL) became non-zero, or a layer on disk cannot be read. Allocates nothing. */
+int forward_run(struct nj_forward *forward, nj_logits_visitor visit, void *context, const atomic_int *cancel,
+                struct nj_error *error);
 
 #endif

@@ -117,11 +117,26 @@ static void fill_rows(const struct nj_sequence *sequence, struct nj_forward_batc
     }
 }
 
+/* Whether the planned sweep cannot be the last: somebody waits, or has tokens left. A sequence that is to choose its
+ * next token may turn out to be finished. */
+static bool another_sweep_follows(const struct nj_scheduler *scheduler)
+{
+    if (scheduler->store.count > scheduler->running)
+        return true;
+    for (int32_t i = 0; i < scheduler->running; i++) {
+        const struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
+        if (sequence->rows < sequence_remaining(sequence))
+            return true;
+    }
+    return false;
+}
+
 static int fill_batch(struct nj_scheduler *scheduler, struct nj_error *error)
 {
     struct nj_forward_batch *batch = forward_batch(scheduler->forward);
     batch->count = 0;
     batch->logit_count = 0;
+    batch->another_follows = another_sweep_follows(scheduler);
     for (int32_t i = 0; i < scheduler->running; i++) {
         struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
         sequence->chosen = NJ_CHOSEN_NONE;
@@ -267,10 +282,10 @@ static int run_sweep(struct nj_scheduler *scheduler, struct nj_error *error)
         return -1;
     if (forward_batch(scheduler->forward)->count == 0)
         return 0;
-    if (forward_run(scheduler->forward, take_logits, scheduler, scheduler->options.cancel) != 0) {
+    if (forward_run(scheduler->forward, take_logits, scheduler, scheduler->options.cancel, error) != 0) {
         scheduler->counts.abandoned_sweeps++;
         scheduler_undo_plan(scheduler);
-        return error_set(error, NJ_INTERRUPTED, "stopped in the middle of a sweep");
+        return -1;
     }
     return commit_sweep(scheduler, error);
 }

@@ -50,7 +50,9 @@ static int score_all(struct nj_forward *forward, int32_t token_budget, struct sc
     for (int32_t from = 0; from < count - 1; from += token_budget) {
         const int32_t rest = count - 1 - from;
         fill_batch(forward_batch(forward), score, from, rest < token_budget ? rest : token_budget);
-        forward_run(forward, note_logits, score, NULL);
+        forward_batch(forward)->another_follows = rest > token_budget;
+        if (forward_run(forward, note_logits, score, NULL, error) != 0)
+            return -1;
         if (!score->finite)
             return error_set(error, NJ_BAD_DATA, "the model gives logits that are not finite at position %d",
                              (int)score->next - 1);

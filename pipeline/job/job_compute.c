@@ -260,7 +260,8 @@ static int compute_order(struct nj_job *job, struct nj_error *error)
     if (make_plan(job, &plan, error) != 0)
         return -1;
     tell_plan(job, &plan);
-    if (open_device(job, error) != 0 || model_load_weights(job->model, job->device, error) != 0)
+    const struct nj_weights_options weights = {.disk_layers = plan.disk_layers};
+    if (open_device(job, error) != 0 || model_load_weights(job->model, job->device, &weights, error) != 0)
         return -1;
     return run_scheduler(job, &plan, error);
 }

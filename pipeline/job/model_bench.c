@@ -54,7 +54,7 @@ static int open_bench(struct model_bench *bench, struct nj_error *error)
     if (bench->model == NULL || choose_lengths(bench, error) != 0)
         return -1;
     bench->device = machine_open_device(options->kernels, options->threads, error);
-    if (bench->device == NULL || model_load_weights(bench->model, bench->device, error) != 0)
+    if (bench->device == NULL || model_load_weights(bench->model, bench->device, NULL, error) != 0)
         return -1;
     bench->bench = (struct nj_bench_options){.kv_type = kv_type,
                                              .token_budget = options->token_budget > 0 ? options->token_budget

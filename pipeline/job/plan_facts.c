@@ -2,22 +2,23 @@
 
 #include <stdlib.h>
 
-#include "engine/model/pack_layout.h"
-
 static int measure_weights(const struct nj_model *model, struct nj_weights_sizes *out, struct nj_error *error)
 {
-    struct nj_pack_layout layout;
-    uint64_t *sizes = calloc(2, sizeof *sizes);
+    const int32_t layers = model->shape.layers;
+    uint64_t *sizes = calloc(2 * ((size_t)layers + 1), sizeof *sizes);
+    uint64_t *memory = sizes, *read = sizes + layers + 1;
     if (sizes == NULL)
         return error_set(error, NJ_INTERNAL, "out of memory");
-    if (pack_layout_plan(model->gguf, &model->shape, &layout, error) != 0) {
-        free(sizes);
-        return -1;
+    for (int32_t i = 0; i <= layers; i++) {
+        struct nj_weights_memory with;
+        if (weights_plan_memory(model->gguf, &model->shape, i, &with, error) != 0) {
+            free(sizes);
+            return -1;
+        }
+        memory[i] = with.fixed_bytes + with.layer_bytes + with.ring_bytes;
+        read[i] = with.disk_bytes;
     }
-    for (int i = 0; i < layout.section_count; i++)
-        sizes[0] += layout.sections[i].bytes;
-    pack_layout_free(&layout);
-    *out = (struct nj_weights_sizes){.memory_bytes = sizes, .read_bytes = sizes + 1};
+    *out = (struct nj_weights_sizes){.most_disk_layers = layers, .memory_bytes = memory, .read_bytes = read};
     return 0;
 }
 

@@ -107,14 +107,14 @@ static void a_model_is_opened_and_loaded(void **state)
     struct nj_device *device = device_open_cpu(cpu_kernels_find("reference"), 1);
     struct nj_error error;
     assert_non_null(device);
-    if (model_load_weights(model, device, &error) != 0)
+    if (model_load_weights(model, device, NULL, &error) != 0)
         fail_msg("%s", error.message);
     assert_int_equal(notice_count, 1); /* the pack was built */
     assert_int_equal(weights_embedding(model->weights)->rows, model->shape.vocabulary);
     model_close(model);
 
     model = open_good_model(path);
-    assert_int_equal(model_load_weights(model, device, &error), 0);
+    assert_int_equal(model_load_weights(model, device, NULL, &error), 0);
     assert_int_equal(notice_count, 1); /* and used again */
     model_close(model);
     device_close(device);
@@ -151,7 +151,7 @@ static void other_weights_have_another_digest_and_pack(void **state)
     for (uint64_t seed = 1; seed <= 2; seed++) {
         write_model(seed, NULL);
         struct nj_model *model = open_good_model(path);
-        assert_int_equal(model_load_weights(model, device, &error), 0);
+        assert_int_equal(model_load_weights(model, device, NULL, &error), 0);
         assert_int_equal(notice_count, seed);
         if (seed == 1)
             memcpy(first, model->digest, sizeof first);
@@ -171,7 +171,7 @@ static void a_file_replaced_after_opening_is_refused(void **state)
     write_model(2, NULL);
     struct nj_device *device = device_open_cpu(cpu_kernels_find("reference"), 1);
     struct nj_error error;
-    assert_int_equal(model_load_weights(model, device, &error), -1);
+    assert_int_equal(model_load_weights(model, device, NULL, &error), -1);
     assert_int_equal(error.code, NJ_BAD_DATA);
     assert_non_null(strstr(error.message, "changed since it was opened"));
     assert_null(model->weights);

@@ -64,19 +64,22 @@ static int tear_down(void **state)
     return 0;
 }
 
+static const struct nj_weights_options in_ram = {.disk_layers = 0};
+
 static struct nj_weights *load(void)
 {
     struct nj_error error;
-    struct nj_weights *weights = weights_load(pack, &source.shape, device, &error);
+    struct nj_weights *weights = weights_load(pack, &source.shape, device, &in_ram, &error);
     if (weights == NULL)
         fail_msg("%s", error.message);
     return weights;
 }
 
 /* Where the loaded weights say that a tensor is. Vectors have only an address. */
-static struct nj_matrix loaded_tensor(const struct nj_weights *weights, const struct nj_pack_tensor *tensor)
+static struct nj_matrix loaded_tensor(struct nj_weights *weights, const struct nj_pack_tensor *tensor)
 {
-    const struct nj_layer_weights *layer = tensor->layer < 0 ? NULL : weights_layer(weights, tensor->layer);
+    const struct nj_layer_weights *layer =
+        tensor->layer < 0 ? NULL : weights_take_layer(weights, tensor->layer, NULL, NULL);
     switch (tensor->slot) {
     case NJ_SLOT_EMBEDDING:
         return *weights_embedding(weights);
@@ -201,7 +204,7 @@ static void damage_leaves_nothing_behind(void **state)
     assert_int_equal(pwrite(fd, "damaged!", 8, (off_t)pack_tensor_at(pack, 12)->offset), 8);
     close(fd);
     struct nj_error error;
-    assert_null(weights_load(pack, &source.shape, device, &error));
+    assert_null(weights_load(pack, &source.shape, device, &in_ram, &error));
     assert_int_equal(error.code, NJ_BAD_DATA);
     assert_non_null(strstr(error.message, "blk.1.attn_k.weight"));
 }

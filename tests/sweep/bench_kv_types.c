@@ -1,8 +1,8 @@
 /* Paired comparison of the KV types f16 and q8 on a real model, which decides the default (docs/measurements.md).
  * Usage: bench_kv_types MODEL CACHE_DIRECTORY WINDOWS TEXT...
  *
- * Takes WINDOWS windows of 512 tokens of each text, evenly spread, scores each with both types (all but its first quarter
- * counts) and prints after every window how far the means have come: an interrupted run is of use too. */
+ * Takes WINDOWS windows of 512 tokens of each text, evenly spread, scores each with both types (all but its first
+ * quarter counts) and prints after every window how far the means have come: an interrupted run is of use too. */
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
     struct nj_device *device = device_open_cpu(cpu_kernels_find(NULL), omp_get_max_threads());
     struct nj_model *model =
         model_open(&(struct nj_model_options){.path = argv[1], .cache_directory = argv[2]}, &error);
-    if (device == NULL || model == NULL || model_load_weights(model, device, &error) != 0)
+    if (device == NULL || model == NULL || model_load_weights(model, device, NULL, &error) != 0)
         fail(&error);
     compare_texts(model, device, windows, argv + 4, argc - 4);
     model_close(model);

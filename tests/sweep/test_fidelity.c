@@ -40,7 +40,7 @@ static int open_model(void **state)
     assert_non_null(device);
     const struct nj_model_options options = {.path = getenv(NJ_MODEL_VARIABLE), .cache_directory = cache_directory};
     model = model_open(&options, &error);
-    check(model == NULL ? -1 : model_load_weights(model, device, &error), &error);
+    check(model == NULL ? -1 : model_load_weights(model, device, NULL, &error), &error);
     return 0;
 }
 

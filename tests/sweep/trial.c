@@ -38,7 +38,7 @@ void trial_model_open(struct trial_model *opened, const struct nj_synthetic_shap
     opened->device = device_open_cpu(cpu_kernels_find(NULL), 1);
     assert_non_null(opened->device);
     opened->model = model_open(&(struct nj_model_options){.path = path, .cache_directory = cache}, &error);
-    if (opened->model == NULL || model_load_weights(opened->model, opened->device, &error) != 0)
+    if (opened->model == NULL || model_load_weights(opened->model, opened->device, NULL, &error) != 0)
         fail_with(&error);
     free(cache);
     free(path);
