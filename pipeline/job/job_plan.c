@@ -195,11 +195,23 @@ static double average_blocks(const struct situation *job)
     return ceil(tokens / (double)lengths->sequences / NJ_KV_BLOCK_TOKENS + 0.5);
 }
 
-/* Rows of a sweep for each sequence in flight: its new token, and its share of prompts, of which a sequence's end makes
- * room for the next; answers taken as half of their limit. */
-static double rows_per_sequence(const struct situation *job)
+/* Of an average sequence, answers taken as half of their limit. */
+static double average_prompt(const struct situation *job)
 {
-    return 1 + (double)job->lengths.prompt_tokens / ((double)job->lengths.most_new_tokens / 2);
+    return (double)job->lengths.prompt_tokens / (double)job->lengths.sequences;
+}
+
+static double average_answer(const struct situation *job)
+{
+    return fmax(1, (double)job->lengths.most_new_tokens / 2 / (double)job->lengths.sequences);
+}
+
+/* Sequences that keep so many rows in every sweep: by their new tokens alone, or, if they are so many that one ends and
+ * another one's prompt comes in every sweep, with their share of prompts. */
+static double sequences_for_rows(const struct situation *job, double rows)
+{
+    const double answer = average_answer(job);
+    return ceil(fmin(rows, fmax(answer, rows / (1 + average_prompt(job) / answer))));
 }
 
 /* Blocks that keep so many tokens in a sweep that computing them takes as long as reading the weights. */
@@ -207,7 +219,7 @@ static int64_t needed_blocks(const struct situation *job, struct choice choice)
 {
     const int64_t useful = most_useful_blocks(job, choice.token_budget);
     const double tokens = least_sweep_seconds(job, choice.disk_layers) / token_seconds(job);
-    const double blocks = ceil(tokens / rows_per_sequence(job)) * average_blocks(job);
+    const double blocks = sequences_for_rows(job, tokens) * average_blocks(job);
     const int64_t given = given_blocks(job, choice.token_budget);
     if (given > 0)
         return given;
@@ -216,12 +228,13 @@ static int64_t needed_blocks(const struct situation *job, struct choice choice)
     return blocks > (double)job->least_blocks ? (int64_t)blocks : job->least_blocks;
 }
 
-/* Seconds for a token with so many blocks. */
+/* Seconds for a sequence with so many blocks: its computing, or the reading of the sweeps that it shares with those in
+ * flight. */
 static double predict_seconds(const struct situation *job, struct choice choice, int64_t blocks)
 {
-    const double sequences = fmax(1, fmin((double)blocks / average_blocks(job), choice.token_budget));
-    const double tokens = fmin(sequences * rows_per_sequence(job), choice.token_budget);
-    return fmax(token_seconds(job), least_sweep_seconds(job, choice.disk_layers) / tokens);
+    const double sequences = fmin((double)blocks / average_blocks(job), choice.token_budget);
+    const double reading = average_answer(job) / sequences * least_sweep_seconds(job, choice.disk_layers);
+    return fmax(reading, (average_prompt(job) + average_answer(job)) * token_seconds(job));
 }
 
 /* Once it takes 0, it does so with any larger limit: blocks grow with it, and with them what is gained by having the
