@@ -7,6 +7,13 @@
 #include "tests/pipeline/cmocka_headers.h"
 #include "tests/support/temporary_directory.h"
 
+/* AddressSanitizer has a heap of its own, which keeps what is freed and tells nothing. */
+#ifdef __SANITIZE_ADDRESS__
+enum { HEAP_IS_THE_SYSTEMS = 0 };
+#else
+enum { HEAP_IS_THE_SYSTEMS = 1 };
+#endif
+
 static const uint64_t MIB = 1 << 20;
 
 static void test_made_up(void **state)
@@ -51,10 +58,10 @@ static void test_this_process(void **state)
     process_memory_trim();
     const struct nj_process_memory after = process_memory_read("");
     assert_true(during.resident_bytes >= before.resident_bytes + 31 * MIB);
-    assert_true(after.resident_bytes + 31 * MIB <= during.resident_bytes);
+    assert_true(after.resident_bytes + 31 * MIB <= during.resident_bytes || !HEAP_IS_THE_SYSTEMS);
     /* The system notes the peak a few pages late. */
     assert_true(after.peak_bytes + MIB >= during.resident_bytes);
-    assert_true(during.heap_bytes >= before.heap_bytes + 32 * MIB);
+    assert_true(during.heap_bytes >= before.heap_bytes + 32 * MIB || !HEAP_IS_THE_SYSTEMS);
 }
 
 int main(void)
