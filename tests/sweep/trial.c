@@ -44,6 +44,15 @@ void trial_model_open(struct trial_model *opened, const struct nj_synthetic_shap
     free(path);
 }
 
+int trial_model_reload(struct trial_model *opened, const struct nj_weights_options *options, struct nj_error *error)
+{
+    weights_destroy(opened->model->weights);
+    pack_close(opened->model->pack);
+    opened->model->weights = NULL;
+    opened->model->pack = NULL;
+    return model_load_weights(opened->model, opened->device, options, error);
+}
+
 void trial_model_close(struct trial_model *opened)
 {
     model_close(opened->model);

@@ -18,6 +18,8 @@ struct trial_model {
 /* Changes the file before it is opened; may be NULL. */
 typedef void (*trial_patch)(const char *path);
 void trial_model_open(struct trial_model *opened, const struct nj_synthetic_shape *shape, trial_patch patch);
+/* Loads the weights anew in this way. */
+int trial_model_reload(struct trial_model *opened, const struct nj_weights_options *options, struct nj_error *error);
 void trial_model_close(struct trial_model *opened);
 
 enum { TRIAL_MOST_REQUESTS = 256 };
