@@ -83,8 +83,11 @@ class Caps(Workspace):
     def capped(self, name, cap, *options, source=None, code=0):
         """A run under a cap in MiB, which must hold; its stop line."""
         words = self.job(name, source or self.source, "--max-memory", f"cpu={cap}MiB", "--threads", 2, *options)
-        self.in_group(cap * MIB + OVER_THE_CAP, *words, code=code)
-        return self.check_peak(name, cap)
+        messages = self.in_group(cap * MIB + OVER_THE_CAP, *words, code=code).stderr
+        run = self.check_peak(name, cap)
+        told = re.search(r"layers +(\d+) of 16 stay on disk: every sweep reads \d+ MiB", messages)
+        self.assertEqual(int(told.group(1)) if told else 0, run["disk_layers"])
+        return run
 
     def check_peak(self, name, cap):
         run = self.runs(name)[-1]

@@ -6,7 +6,7 @@ import re
 import sys
 
 LAYERS = ["kernels", "engine", "pipeline", "jobs"]  # each may include itself and what stands before it
-ROOMS = {"engine": ["base", "formats", "tokenizer", "chat_template", "model", "sweep"],
+ROOMS = {"engine": ["base", "disk", "formats", "tokenizer", "chat_template", "model", "sweep"],
          "pipeline": ["base", "input", "request", "index", "output", "machine", "job"]}  # likewise
 TOP_LEVEL = {"CMakeLists.txt", "CMakePresets.json", "pipeline", "engine", "kernels", "jobs", "tests", "samples",
              "README.md", "LICENSE", "CHANGELOG.md", "docs", "build"}
