@@ -74,10 +74,11 @@ static void add_row(struct bench *bench, int32_t sequence, int32_t position, boo
         batch->logit_row[batch->logit_count++] = row;
 }
 
-/* Runs the batch and empties it. */
+/* Runs the batch and empties it. As in the middle of a job, layers on disk are read for a sweep to come. */
 static int run_sweep(struct bench *bench, struct nj_error *error)
 {
     struct nj_forward_batch *batch = forward_batch(bench->forward);
+    batch->another_follows = true;
     const int status = forward_run(bench->forward, ignore_logits, NULL, bench->options->stop, error);
     batch->count = batch->logit_count = 0;
     return status;
