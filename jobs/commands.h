@@ -21,6 +21,7 @@ int command_status(struct nj_context *context, const struct nj_arguments *argume
 int command_export(struct nj_context *context, const struct nj_arguments *arguments);
 int command_plan(struct nj_context *context, const struct nj_arguments *arguments);
 int command_doctor(struct nj_context *context, const struct nj_arguments *arguments);
+int command_pack(struct nj_context *context, const struct nj_arguments *arguments);
 int command_bench(struct nj_context *context, const struct nj_arguments *arguments);
 
 /* What run and resume share: runs the job until it ends or a signal stops it, and tells how it goes. */

@@ -45,6 +45,11 @@ static const struct nj_command commands[] = {
      "With -m: what is in the model's file, whether nightjar runs it (if not, every reason; exit code 65), and the\n"
      "memory that jobs of some sizes take. No weight is read.\n",
      "doctor -m model.gguf"},
+    {"pack", NJ_FOR_PACK, command_pack, "-m MODEL | --list | --remove NAME...",
+     "convert a model ahead of time, or see and remove converted ones",
+     "A pack is a model converted once into nightjar's own layout, in the cache directory. With -m: makes the model's\n"
+     "pack now, as the first job would, and prints its path. A removed pack is built again when it is needed.\n",
+     "pack --list"},
     {"bench-model", NJ_FOR_BENCH, command_bench, "-m MODEL [OPTIONS]", "measure how fast a model runs on this machine",
      "Measures reading prompts (prefill) and writing answers of several sequences at once (decode), in tokens per\n"
      "second, with the matrix products' rate beside the machine's integer peak, measured in the same run.\n"

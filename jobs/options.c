@@ -40,7 +40,7 @@ enum {
     FOR_JOBS = NJ_FOR_RUN | NJ_FOR_RESUME,
     FOR_INPUT = NJ_FOR_RUN | NJ_FOR_PLAN,
     FOR_COMPUTING = FOR_JOBS | NJ_FOR_PLAN | NJ_FOR_BENCH,
-    FOR_ALL = FOR_JOBS | NJ_FOR_STATUS | NJ_FOR_EXPORT | NJ_FOR_PLAN | NJ_FOR_DOCTOR | NJ_FOR_BENCH
+    FOR_ALL = FOR_JOBS | NJ_FOR_STATUS | NJ_FOR_EXPORT | NJ_FOR_PLAN | NJ_FOR_DOCTOR | NJ_FOR_BENCH | NJ_FOR_PACK
 };
 
 #define FIELD(name) offsetof(struct nj_arguments, name)
@@ -49,7 +49,7 @@ static const struct nj_option options[] = {
     {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_RUN | NJ_FOR_PLAN, "the model, a GGUF file"},
     {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_RESUME, "where the same model is now, if it was moved"},
     {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_DOCTOR, "look at this model instead of the machine"},
-    {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_BENCH, "the model, a GGUF file"},
+    {"model", 'm', VALUE_TEXT, "FILE", 0, FIELD(model), NJ_FOR_BENCH | NJ_FOR_PACK, "the model, a GGUF file"},
     {"output", 'o', VALUE_TEXT, "DIR", 0, FIELD(output), NJ_FOR_RUN, "where the job lives; made if it is not there"},
     {"output", 'o', VALUE_TEXT, "DIR", 0, FIELD(output), NJ_FOR_PLAN, "as for run; not used, nothing is written"},
     {"output", 'o', VALUE_TEXT, "FILE", 0, FIELD(output), NJ_FOR_EXPORT,
@@ -80,15 +80,17 @@ static const struct nj_option options[] = {
      "tokens that stand before each new one (default: 200)"},
     {"seconds", 0, VALUE_COUNT, "N", 3600, FIELD(seconds), NJ_FOR_BENCH,
      "for each of the measurements, about (default: 5)"},
+    {"list", 0, VALUE_FLAG, NULL, 0, FIELD(list), NJ_FOR_PACK, "show the packs, the last used first"},
+    {"remove", 0, VALUE_FLAG, NULL, 0, FIELD(remove), NJ_FOR_PACK, "remove the packs named, as --list shows them"},
     {"accept", 0, VALUE_ACCEPT, "WHAT", 0, FIELD(accept), FOR_JOBS,
      "go on although requests have changed (changed) or are gone (removed)"},
     {"retry", 0, VALUE_RETRY, "WHAT", 0, FIELD(retry), FOR_JOBS,
      "answer again: errors, length (what it ended), ids=FILE (one per line)"},
-    {"cache-dir", 0, VALUE_TEXT, "DIR", 0, FIELD(cache_directory), FOR_COMPUTING | NJ_FOR_DOCTOR,
+    {"cache-dir", 0, VALUE_TEXT, "DIR", 0, FIELD(cache_directory), FOR_COMPUTING | NJ_FOR_DOCTOR | NJ_FOR_PACK,
      "where converted models are kept (default: the user's cache)"},
     {"quiet", 0, VALUE_FLAG, NULL, 0, FIELD(quiet), FOR_COMPUTING, "only warnings and errors"},
-    {"json", 0, VALUE_FLAG, NULL, 0, FIELD(json), NJ_FOR_STATUS | NJ_FOR_PLAN | NJ_FOR_DOCTOR | NJ_FOR_BENCH,
-     "for programs: one JSON object"},
+    {"json", 0, VALUE_FLAG, NULL, 0, FIELD(json),
+     NJ_FOR_STATUS | NJ_FOR_PLAN | NJ_FOR_DOCTOR | NJ_FOR_BENCH | NJ_FOR_PACK, "for programs: one JSON object"},
     {"help", 'h', VALUE_FLAG, NULL, 0, FIELD(help), FOR_ALL, "this text"},
 };
 

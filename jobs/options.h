@@ -17,7 +17,8 @@ enum nj_command_bit {
     NJ_FOR_EXPORT = 8,
     NJ_FOR_PLAN = 16,
     NJ_FOR_DOCTOR = 32,
-    NJ_FOR_BENCH = 64
+    NJ_FOR_BENCH = 64,
+    NJ_FOR_PACK = 128
 };
 
 /* What the command line said. Texts point into argv. */
@@ -30,7 +31,7 @@ struct nj_arguments {
     unsigned accept, retry;                                           /* enum nj_accept, enum nj_retry, or'ed */
     const char *retry_ids;                                            /* with NJ_RETRY_IDS */
     int64_t job_time;                                                 /* -1: not given */
-    bool strict, as_chat, quiet, json, help;
+    bool strict, as_chat, list, remove, quiet, json, help;
     const char **operands; /* what is not an option, in order; points to argv's own array */
     size_t operand_count;
 };

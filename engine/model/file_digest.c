@@ -1,5 +1,6 @@
 #include "engine/model/file_digest.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -205,4 +206,39 @@ int file_digest_cached(const char *path, const char *directory, const atomic_int
     if (cachable && !young)
         record_write(file, directory, key, out);
     return 0;
+}
+
+/* The path that a record says it is about; NULL unless the rest of the record is about the same file as it is now. */
+static char *record_subject(const char *file, char digest[NJ_DIGEST_TEXT_BYTES])
+{
+    static const char before_path[] = "nightjar file digest 1\npath ";
+    size_t bytes;
+    char *content = file_read_whole(file, RECORD_BYTES, &bytes, NULL), *path = NULL;
+    char *end = content == NULL ? NULL : strstr(content, "\nbytes ");
+    if (end != NULL && strncmp(content, before_path, strlen(before_path)) == 0)
+        path = strndup(content + strlen(before_path), (size_t)(end - content) - strlen(before_path));
+    free(content);
+    struct nj_file_identity identity;
+    char key[RECORD_BYTES - NJ_DIGEST_TEXT_BYTES - 64];
+    if (path != NULL && file_identity_of(path, &identity, NULL) == 0 &&
+        record_key(path, &identity, key, sizeof key) > 0 && record_read(file, key, digest))
+        return path;
+    free(path);
+    return NULL;
+}
+
+void file_digest_visit(const char *directory, nj_digest_visitor visit, void *context)
+{
+    DIR *files = opendir(directory);
+    const struct dirent *entry;
+    while (files != NULL && (entry = readdir(files)) != NULL) {
+        char file[PATH_MAX], digest[NJ_DIGEST_TEXT_BYTES];
+        const int length = snprintf(file, sizeof file, "%s/%s", directory, entry->d_name);
+        char *path = entry->d_name[0] == '.' || length >= (int)sizeof file ? NULL : record_subject(file, digest);
+        if (path != NULL)
+            visit(context, path, digest);
+        free(path);
+    }
+    if (files != NULL)
+        closedir(files);
 }

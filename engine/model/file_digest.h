@@ -31,4 +31,9 @@ void digest_bytes(const void *bytes, size_t count, char out[NJ_DIGEST_TEXT_BYTES
 int file_digest_cached(const char *path, const char *directory, const atomic_int *stop,
                        struct nj_file_identity *identity, char out[NJ_DIGEST_TEXT_BYTES], struct nj_error *error);
 
+/* Calls `visit` with each record of the directory whose file is still the one that it is about. What cannot be read is
+ * left out. Strings live during the call. */
+typedef void (*nj_digest_visitor)(void *context, const char *path, const char *digest);
+void file_digest_visit(const char *directory, nj_digest_visitor visit, void *context);
+
 #endif

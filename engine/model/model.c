@@ -114,10 +114,8 @@ struct nj_model *model_open(const struct nj_model_options *options, struct nj_er
     return NULL;
 }
 
-int model_load_weights(struct nj_model *model, struct nj_device *device, const struct nj_weights_options *given,
-                       struct nj_error *error)
+int model_open_pack(struct nj_model *model, struct nj_error *error)
 {
-    const struct nj_weights_options in_ram = {.disk_layers = 0};
     char directory[PATH_MAX];
     /* The open reader and the digest must be about the same bytes when the pack is built from them. */
     if (cache_subdirectory(model, "packs", directory, error) != 0 ||
@@ -130,11 +128,17 @@ int model_load_weights(struct nj_model *model, struct nj_device *device, const s
                                       .notice = model->notice,
                                       .notice_context = model->notice_context,
                                       .stop = model->stop};
-    if (model->pack == NULL)
-        model->pack = pack_open(&options, error);
-    if (model->pack == NULL)
+    model->pack = pack_open(&options, error);
+    return model->pack == NULL ? -1 : 0;
+}
+
+int model_load_weights(struct nj_model *model, struct nj_device *device, const struct nj_weights_options *options,
+                       struct nj_error *error)
+{
+    const struct nj_weights_options in_ram = {.disk_layers = 0};
+    if (model->pack == NULL && model_open_pack(model, error) != 0)
         return -1;
-    model->weights = weights_load(model->pack, &model->shape, device, given != NULL ? given : &in_ram, error);
+    model->weights = weights_load(model->pack, &model->shape, device, options != NULL ? options : &in_ram, error);
     return model->weights != NULL ? 0 : -1;
 }
 

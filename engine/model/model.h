@@ -42,8 +42,10 @@ struct nj_model {
 /* NJ_NO_INPUT if there is no such file, NJ_BAD_DATA if it is not a model that nightjar can run: everything
  * but the tensors' values is checked here. */
 struct nj_model *model_open(const struct nj_model_options *options, struct nj_error *error);
-/* Finds or builds the pack and reads what belongs in memory of the device, which must outlive the model. Options:
- * NULL for all of it. */
+/* Finds or builds the pack. */
+int model_open_pack(struct nj_model *model, struct nj_error *error);
+/* Opens the pack unless it is open, and reads what belongs in memory of the device, which must outlive the model.
+ * Options: NULL for all of it. */
 int model_load_weights(struct nj_model *model, struct nj_device *device, const struct nj_weights_options *options,
                        struct nj_error *error);
 void model_close(struct nj_model *model);

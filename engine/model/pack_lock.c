@@ -79,18 +79,39 @@ static void write_holder(int fd)
     (void)ignored;
 }
 
+static int open_lock(const char *path, struct nj_error *error)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    return fd < 0 ? fail_lock("create", path, error) : fd;
+}
+
 int pack_lock_take(const char *path, nj_notice notice, void *notice_context, const atomic_int *stop,
                    struct nj_error *error)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = open_lock(path, error);
     if (fd < 0)
-        return fail_lock("create", path, error);
+        return -1;
     if (wait_for_lock(fd, path, notice, notice_context, stop, error) != 0) {
         close(fd);
         return -1;
     }
     write_holder(fd);
     return fd;
+}
+
+int pack_lock_try(const char *path, struct nj_error *error)
+{
+    int fd = open_lock(path, error);
+    int taken = fd < 0 ? -1 : try_lock(fd, path, error);
+    if (taken == 0)
+        error_set(error, NJ_CANT_CREATE, "process %ld is building this pack; wait for it or stop it", read_holder(fd));
+    if (taken > 0) {
+        write_holder(fd);
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
 void pack_lock_release(int descriptor)

@@ -12,6 +12,8 @@
  * pack_lock_release, or -1: NJ_INTERRUPTED if *stop (may be NULL) becomes non-zero meanwhile. */
 int pack_lock_take(const char *path, nj_notice notice, void *notice_context, const atomic_int *stop,
                    struct nj_error *error);
+/* The same without waiting: NJ_CANT_CREATE, naming the process, if another one has the lock. */
+int pack_lock_try(const char *path, struct nj_error *error);
 void pack_lock_release(int descriptor);
 
 #endif
