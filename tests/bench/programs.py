@@ -1,4 +1,4 @@
-"""What the comparisons with llama.cpp share."""
+"""What the comparisons with other programs share."""
 import argparse
 import os
 import statistics
@@ -32,11 +32,8 @@ def print_header(options, version):
         os.path.basename(options.model), options.threads, options.rounds, version, *os.getloadavg()))
 
 
-def describe(rates):
-    return "%9.1f (%.1f to %.1f)" % (statistics.median(rates), min(rates), max(rates))
-
-
-def print_comparison(label, ours, theirs):
+def print_comparison(label, ours, theirs, form="%9.1f (%.1f to %.1f)"):
     """One line of a table: medians, the least and the most, and the ratio of the medians."""
-    print("%s  %-28s %-28s %5.2f" % (label, describe(ours), describe(theirs),
+    ours_text, theirs_text = (form % (statistics.median(rates), min(rates), max(rates)) for rates in (ours, theirs))
+    print("%s  %-28s %-28s %5.2f" % (label, ours_text, theirs_text,
                                      statistics.median(ours) / statistics.median(theirs)))
