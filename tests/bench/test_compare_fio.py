@@ -31,7 +31,8 @@ class CompareFio(FakePrograms):
         self.compare_fio("echo threads 1000", fio)
         with open(log, encoding="utf-8") as file:
             words = file.readline().split()
-        for word in ("--filename=a.pack", "--readonly", "--direct=1", "--bs=8m", "--iodepth=4", "--rw=read"):
+        for word in ("--filename=a.pack", "--readonly", "--direct=1", "--bs=8m", "--iodepth=4", "--fixedbufs=1",
+                     "--rw=read"):
             self.assertIn(word, words)
 
     def test_a_failing_program_is_named(self):
