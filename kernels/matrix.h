@@ -78,8 +78,45 @@ struct nj_matrix_kind_info {
     size_t block_bytes;   /* integer kinds: bytes of one block, scales included */
 };
 
-/* Never NULL for a kind below NJ_KIND_COUNT. */
-const struct nj_matrix_kind_info *matrix_kind_info(enum nj_matrix_kind kind);
+/* Bytes of the parts of a block of 16 rows. */
+enum {
+    NJ_HALVES_BYTES = NJ_STRIP_ROWS * 2,                        /* a half for each row */
+    NJ_BIT_BYTES = NJ_STRIP_ROWS * NJ_GROUP_COLS / 8,           /* a bit for each number of a group */
+    NJ_SUPER_GROUPS = NJ_SUPER_COLS / NJ_GROUP_COLS,            /* of a super-block: */
+    NJ_SIX_BIT_BYTES = NJ_STRIP_ROWS * NJ_SUPER_GROUPS * 6 / 8, /* 6 bits for each row and group */
+    NJ_SIGNED_BYTES = NJ_STRIP_ROWS * NJ_SUPER_GROUPS * 2       /* a byte for each row and 16 columns */
+};
+
+/* Integer kinds whose scales stand behind every group of 32 columns. */
+#define NJ_GROUP_KIND(bits_, zero_point_, has_minimum_)                                                                \
+    .bits = (bits_), .zero_point = (zero_point_), .has_minimum = (has_minimum_), .block_groups = 1,                    \
+    .quant_bytes = (bits_)*NJ_BIT_BYTES, .block_bytes = (bits_)*NJ_BIT_BYTES + (1 + (has_minimum_)) * NJ_HALVES_BYTES
+
+/* Super-blocks: eight groups, then their scales. */
+#define NJ_SUPER_KIND(bits_, zero_point_, has_minimum_, scale_bytes_)                                                  \
+    .bits = (bits_), .zero_point = (zero_point_), .has_minimum = (has_minimum_), .block_groups = NJ_SUPER_GROUPS,      \
+    .quant_bytes = (bits_)*NJ_BIT_BYTES, .block_bytes = NJ_SUPER_GROUPS * (bits_)*NJ_BIT_BYTES + (scale_bytes_)
+
+static const struct nj_matrix_kind_info matrix_kind_infos[NJ_KIND_COUNT] = {
+    [NJ_KIND_U4_ZERO8] = {.name = "u4_zero8", NJ_GROUP_KIND(4, 8, 0)},
+    [NJ_KIND_U4_MIN] = {.name = "u4_min", NJ_GROUP_KIND(4, 0, 1)},
+    [NJ_KIND_S8] = {.name = "s8", NJ_GROUP_KIND(8, 0, 0)},
+    [NJ_KIND_F32] = {.name = "f32", .is_float = 1, .element_bytes = 4},
+    [NJ_KIND_F16] = {.name = "f16", .is_float = 1, .element_bytes = 2},
+    [NJ_KIND_BF16] = {.name = "bf16", .is_float = 1, .element_bytes = 2},
+    [NJ_KIND_U5_ZERO16] = {.name = "u5_zero16", NJ_GROUP_KIND(5, 16, 0)},
+    [NJ_KIND_U4_SUPER] = {.name = "u4_super", NJ_SUPER_KIND(4, 0, 1, 2 * NJ_SIX_BIT_BYTES + 2 * NJ_HALVES_BYTES)},
+    [NJ_KIND_U5_SUPER] = {.name = "u5_super", NJ_SUPER_KIND(5, 0, 1, 2 * NJ_SIX_BIT_BYTES + 2 * NJ_HALVES_BYTES)},
+    [NJ_KIND_U6_SUPER] = {.name = "u6_super", NJ_SUPER_KIND(6, 32, 0, NJ_SIGNED_BYTES + NJ_HALVES_BYTES)},
+    [NJ_KIND_U5_MIN] = {.name = "u5_min", NJ_GROUP_KIND(5, 0, 1)},
+};
+
+/* Never NULL for a kind below NJ_KIND_COUNT. Here, so that a function that is compiled for one kind is compiled for its
+ * numbers: a call in its inner loop would also put every vector register into memory. */
+static inline const struct nj_matrix_kind_info *matrix_kind_info(enum nj_matrix_kind kind)
+{
+    return &matrix_kind_infos[kind];
+}
 
 /* Bytes of one 16-row strip, and of the whole matrix. 0 if the shape is invalid or overflows 64 bits. */
 size_t matrix_strip_bytes(enum nj_matrix_kind kind, int64_t cols);

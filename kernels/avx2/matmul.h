@@ -12,10 +12,6 @@ enum {
     MATMUL_ROWS = NJ_STRIP_ROWS,
     MATMUL_HALF_ROWS = VECTOR_FLOATS, /* lanes of a register are rows of half a strip */
     MATMUL_COLS = NJ_GROUP_COLS,
-    /* Of a super-block's scales: 16 rows x 8 groups of 6 bits, and signed bytes for every 16 columns
-       (kernels/matrix.h). */
-    MATMUL_SIX_BIT_BYTES = 96,
-    MATMUL_SIGNED_BYTES = 256,
     MATMUL_SEGMENT_GROUPS = NJ_SEGMENT_COLS / NJ_GROUP_COLS,
     MATMUL_TILE_TOKENS = 6,   /* tokens whose sums are in registers at once */
     MATMUL_FEW_TOKENS = 4,    /* up to so many, weights are not unpacked: matmul_few.c */

@@ -126,8 +126,8 @@ NJ_ALWAYS_INLINE void multiply_signed(int n, const uint8_t *numbers, const struc
 }
 
 NJ_ALWAYS_INLINE void multiply_half(enum nj_matrix_kind kind, int bits, int zero_point, int n, const uint8_t *numbers,
-                                    const uint8_t *scales, int group, int half, struct matmul_group_scales of_group,
-                                    const struct few_group *x, __m256 acc[MATMUL_FEW_TOKENS])
+                                    const uint8_t *scales, const struct matmul_block_scales *of_block, int group,
+                                    int half, const struct few_group *x, __m256 acc[MATMUL_FEW_TOKENS])
 {
     const struct nj_matrix_kind_info *info = matrix_kind_info(kind);
     __m256i dot[MATMUL_FEW_TOKENS];
@@ -136,7 +136,7 @@ NJ_ALWAYS_INLINE void multiply_half(enum nj_matrix_kind kind, int bits, int zero
         multiply_signed(n, numbers, x, dot);
     else
         multiply_unsigned(kind, bits, zero_point, n, numbers, scales, group, half, x, dot);
-    const struct matmul_scales loaded = load_scales(info, scales, of_group, half);
+    const struct matmul_scales loaded = load_scales(info, scales, of_block, group, half);
     NJ_UNROLL
     for (int t = 0; t < n; t++) {
         __m256 factor = _mm256_mul_ps(loaded.scale, _mm256_set1_ps(x->d[t]));
@@ -148,48 +148,67 @@ NJ_ALWAYS_INLINE void multiply_half(enum nj_matrix_kind kind, int bits, int zero
 
 /* Fetches what lies AHEAD_BYTES behind `at` (both in bytes from the segment's beginning), the next strip's segment
  * being next. */
-NJ_ALWAYS_INLINE void fetch_ahead(const struct few_segment *segment, const uint8_t *begin, size_t at, size_t bytes)
+NJ_ALWAYS_INLINE void fetch_ahead(const struct few_segment *segment, size_t at, size_t bytes)
 {
     at += AHEAD_BYTES;
     if (at >= segment->bytes)
         at += segment->strip_bytes - segment->bytes;
     for (size_t line = 0; line < bytes; line += CACHE_LINE_BYTES)
-        _mm_prefetch((const char *)((uintptr_t)begin + at + line), _MM_HINT_T0); /* may be past the matrix */
+        _mm_prefetch((const char *)((uintptr_t)segment->block + at + line), _MM_HINT_T0); /* may be past the matrix */
 }
 
-NJ_ALWAYS_INLINE void multiply_few(enum nj_matrix_kind kind, int bits, int zero_point, int n,
-                                   struct few_segment segment)
+/* One pass over the segment for halves [first_half, end_half) of the strip. The first half's pass fetches ahead. */
+NJ_ALWAYS_INLINE void multiply_halves(enum nj_matrix_kind kind, int bits, int zero_point, int n, int first_half,
+                                      int end_half, const struct few_segment *segment)
 {
     const struct nj_matrix_kind_info *info = matrix_kind_info(kind);
     __m256 acc[2][MATMUL_FEW_TOKENS];
     NJ_UNROLL
     for (int t = 0; t < n; t++)
         acc[0][t] = acc[1][t] = _mm256_setzero_ps();
-    const uint8_t *const begin = segment.block;
     const size_t group_bytes = info->block_bytes / (size_t)info->block_groups;
+    const uint8_t *block = segment->block;
+    struct matmul_block_scales of_block;
     size_t at = 0;
     int group = 0;
-    for (const struct few_group *x = segment.x, *end = x + segment.groups; x < end; x++, at += group_bytes) {
-        const uint8_t *numbers = segment.block + (size_t)group * info->quant_bytes;
-        const uint8_t *scales = segment.block + (size_t)info->block_groups * info->quant_bytes;
-        const struct matmul_group_scales of_group = load_group_scales(info, scales, group);
-        fetch_ahead(&segment, begin, at, group_bytes);
-        multiply_half(kind, bits, zero_point, n, numbers, scales, group, 0, of_group, x, acc[0]);
-        multiply_half(kind, bits, zero_point, n, numbers, scales, group, 1, of_group, x, acc[1]);
+    for (const struct few_group *x = segment->x, *end = x + segment->groups; x < end; x++, at += group_bytes) {
+        const uint8_t *numbers = block + (size_t)group * info->quant_bytes;
+        const uint8_t *scales = block + (size_t)info->block_groups * info->quant_bytes;
+        if (group == 0)
+            load_block_scales(info, scales, &of_block);
+        if (first_half == 0)
+            fetch_ahead(segment, at, group_bytes);
+        NJ_UNROLL
+        for (int half = first_half; half < end_half; half++)
+            multiply_half(kind, bits, zero_point, n, numbers, scales, &of_block, group, half, x, acc[half]);
         if (++group == info->block_groups) {
             group = 0;
-            segment.block += info->block_bytes;
+            block += info->block_bytes;
         }
     }
     NJ_UNROLL
-    for (int t = 0; t < n; t++) {
-        matmul_add_segment(acc[0][t], segment.is_first, segment.total[t]);
-        matmul_add_segment(acc[1][t], segment.is_first, segment.total[t] + MATMUL_HALF_ROWS);
+    for (int half = first_half; half < end_half; half++) {
+        NJ_UNROLL
+        for (int t = 0; t < n; t++)
+            matmul_add_segment(acc[half][t], segment->is_first, segment->total[t] + MATMUL_HALF_ROWS * half);
     }
 }
 
+/* Two tokens' sums of both halves fit into the registers; those of more tokens only a half at a time, whose second one
+ * finds the weights in the first-level cache. */
+NJ_ALWAYS_INLINE void multiply_few(enum nj_matrix_kind kind, int bits, int zero_point, int n,
+                                   const struct few_segment *segment)
+{
+    if (n <= 2) {
+        multiply_halves(kind, bits, zero_point, n, 0, 2, segment);
+        return;
+    }
+    multiply_halves(kind, bits, zero_point, n, 0, 1, segment);
+    multiply_halves(kind, bits, zero_point, n, 1, 2, segment);
+}
+
 #define NJ_FEW(name, n, kind, bits, zero_point)                                                                        \
-    static void name##_##n(struct few_segment segment)                                                                 \
+    static void name##_##n(const struct few_segment *segment)                                                          \
     {                                                                                                                  \
         multiply_few(kind, bits, zero_point, n, segment);                                                              \
     }
@@ -208,7 +227,7 @@ NJ_FEW_OF_KIND(u5_super, NJ_KIND_U5_SUPER, 5, 0)
 NJ_FEW_OF_KIND(u6_super, NJ_KIND_U6_SUPER, 6, 32)
 NJ_FEW_OF_KIND(u5_min, NJ_KIND_U5_MIN, 5, 0)
 
-typedef void (*few_function)(struct few_segment segment);
+typedef void (*few_function)(const struct few_segment *segment);
 
 #define NJ_FEW_FUNCTIONS(name)                                                                                         \
     {                                                                                                                  \
@@ -243,6 +262,6 @@ void avx2_multiply_few(const struct matmul_piece *piece, const struct nj_q8 *x, 
                                             .is_first = first_group == 0,
                                             .x = tokens,
                                             .total = matmul_strip_totals(piece, i)};
-        functions[w->kind][piece->tokens - 1](segment);
+        functions[w->kind][piece->tokens - 1](&segment);
     }
 }

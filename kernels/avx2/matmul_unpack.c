@@ -32,15 +32,17 @@ NJ_ALWAYS_INLINE void unpack_groups(enum nj_matrix_kind kind, int bits, int zero
 {
     const struct nj_matrix_kind_info *info = matrix_kind_info(kind);
     const enum matmul_form form = matmul_form_of(kind);
+    struct matmul_block_scales of_block;
     int in_block = 0;
     for (int64_t g = 0; g < groups; g++) {
         const uint8_t *numbers = block + (size_t)in_block * info->quant_bytes;
         const uint8_t *scales = block + (size_t)info->block_groups * info->quant_bytes;
-        const struct matmul_group_scales of_group = load_group_scales(info, scales, in_block);
+        if (in_block == 0)
+            load_block_scales(info, scales, &of_block);
         for (int half = 0; half < 2; half++) {
             struct matmul_weight_group *out = &halves[half].group[MATMUL_LEAD_GROUPS + g];
             unpack_numbers(form, bits, zero_point, numbers + 4 * MATMUL_HALF_ROWS * half, out);
-            const struct matmul_scales loaded = load_scales(info, scales, of_group, half);
+            const struct matmul_scales loaded = load_scales(info, scales, &of_block, in_block, half);
             _mm256_store_ps(out->scale, loaded.scale);
             _mm256_store_ps(out->minimum, loaded.minimum);
             for (int last = 0; last < 2 && form == MATMUL_HALVES; last++)

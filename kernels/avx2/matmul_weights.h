@@ -37,19 +37,10 @@ NJ_ALWAYS_INLINE __m256i load_numbers(int bits, int zero_point, const uint8_t *n
     return zero_point == 0 ? n : _mm256_sub_epi8(n, _mm256_set1_epi8((char)zero_point));
 }
 
-/* 6-bit numbers of the 16 rows, of one group of a super-block. */
-NJ_ALWAYS_INLINE __m128i load_six_bits(const uint8_t *data, int group)
-{
-    __m128i low = _mm_loadu_si128((const __m128i *)(data + MATMUL_ROWS * (group % 4)));
-    __m128i high = _mm_loadu_si128((const __m128i *)(data + 64 + MATMUL_ROWS * (group / 4)));
-    low = _mm_and_si128(_mm_srl_epi16(low, _mm_cvtsi32_si128(4 * (group / 4))), _mm_set1_epi8(15));
-    high = _mm_and_si128(_mm_srl_epi16(high, _mm_cvtsi32_si128(2 * (group % 4))), _mm_set1_epi8(3));
-    return _mm_or_si128(low, _mm_slli_epi16(high, 4));
-}
-
-/* What a super-block's scale and minimum are multiplied by in one group: whole numbers, one for each row of a strip. */
-struct matmul_group_scales {
-    __m128i scale, minimum;
+/* What a super-block's scales and minima are multiplied by in each of its groups: whole numbers, one for each row of a
+ * strip. They are taken apart for all groups at once, which is a quarter of the work. */
+struct matmul_block_scales {
+    _Alignas(32) uint8_t scale[NJ_SUPER_GROUPS][MATMUL_ROWS], minimum[NJ_SUPER_GROUPS][MATMUL_ROWS];
 };
 
 NJ_ALWAYS_INLINE int has_six_bit_scales(const struct nj_matrix_kind_info *info)
@@ -57,14 +48,40 @@ NJ_ALWAYS_INLINE int has_six_bit_scales(const struct nj_matrix_kind_info *info)
     return info->block_groups > 1 && info->has_minimum;
 }
 
-/* Of one group of the block whose scales are given; zeros where the kind has none. */
-NJ_ALWAYS_INLINE struct matmul_group_scales load_group_scales(const struct nj_matrix_kind_info *info,
-                                                              const uint8_t *scales, int group)
+/* The upper two bits of groups g and g + 1, of four that lie in 16 bytes, moved to bits 4 and 5. */
+NJ_ALWAYS_INLINE __m256i upper_bits_of_groups(const uint8_t *four_groups, int g)
+{
+    __m256i bits = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)four_groups));
+    __m256i shifts = _mm256_inserti128_si256(_mm256_set1_epi32(2 * g), _mm_set1_epi32(2 * g + 2), 1);
+    bits = _mm256_and_si256(_mm256_srlv_epi32(bits, shifts), _mm256_set1_epi8(3));
+    return _mm256_slli_epi16(bits, 4);
+}
+
+/* Of two groups, whose lower four bits lie in these bytes' lower (or upper) halves. */
+NJ_ALWAYS_INLINE void store_six_bits(__m256i lower, int is_upper_half, __m256i upper, uint8_t out[2][MATMUL_ROWS])
+{
+    lower = _mm256_and_si256(is_upper_half ? _mm256_srli_epi16(lower, 4) : lower, _mm256_set1_epi8(15));
+    _mm256_store_si256((__m256i *)out, _mm256_or_si256(lower, upper));
+}
+
+NJ_ALWAYS_INLINE void load_six_bits(const uint8_t *data, uint8_t out[NJ_SUPER_GROUPS][MATMUL_ROWS])
+{
+    const uint8_t *upper = data + 4 * MATMUL_ROWS;
+    __m256i first = _mm256_loadu_si256((const __m256i *)data), second = _mm256_loadu_si256((const __m256i *)data + 1);
+    store_six_bits(first, 0, upper_bits_of_groups(upper, 0), &out[0]);
+    store_six_bits(second, 0, upper_bits_of_groups(upper, 2), &out[2]);
+    store_six_bits(first, 1, upper_bits_of_groups(upper + MATMUL_ROWS, 0), &out[4]);
+    store_six_bits(second, 1, upper_bits_of_groups(upper + MATMUL_ROWS, 2), &out[6]);
+}
+
+/* Those of a block whose scales are given; nothing where the kind has none. */
+NJ_ALWAYS_INLINE void load_block_scales(const struct nj_matrix_kind_info *info, const uint8_t *scales,
+                                        struct matmul_block_scales *out)
 {
     if (!has_six_bit_scales(info))
-        return (struct matmul_group_scales){_mm_setzero_si128(), _mm_setzero_si128()};
-    return (struct matmul_group_scales){load_six_bits(scales, group),
-                                        load_six_bits(scales + MATMUL_SIX_BIT_BYTES, group)};
+        return;
+    load_six_bits(scales, out->scale);
+    load_six_bits(scales + NJ_SIX_BIT_BYTES, out->minimum);
 }
 
 /* Of 8 rows and 32 columns. */
@@ -72,24 +89,23 @@ struct matmul_scales {
     __m256 scale, minimum; /* minimum: 0 where the kind has none */
 };
 
-NJ_ALWAYS_INLINE __m256 multiply_by_bytes(__m256 x, __m128i bytes, int half)
+NJ_ALWAYS_INLINE __m256 multiply_by_bytes(__m256 x, const uint8_t *eight)
 {
-    __m128i eight = half == 0 ? bytes : _mm_unpackhi_epi64(bytes, bytes);
-    return _mm256_mul_ps(x, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight)));
+    return _mm256_mul_ps(x, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)eight))));
 }
 
-/* Of half a strip, the rows from 8 * half on. */
+/* Of half a strip, the rows from 8 * half on, in one group of a block. */
 NJ_ALWAYS_INLINE struct matmul_scales load_scales(const struct nj_matrix_kind_info *info, const uint8_t *scales,
-                                                  struct matmul_group_scales of_group, int half)
+                                                  const struct matmul_block_scales *of_block, int group, int half)
 {
     const uint8_t *words = scales + (size_t)half * MATMUL_HALF_ROWS * 2; /* IEEE halves */
-    words += info->block_groups == 1 ? 0 : info->has_minimum ? 2 * MATMUL_SIX_BIT_BYTES : MATMUL_SIGNED_BYTES;
+    words += info->block_groups == 1 ? 0 : info->has_minimum ? 2 * NJ_SIX_BIT_BYTES : NJ_SIGNED_BYTES;
     struct matmul_scales out = {vector_load_halves((const uint16_t *)words), _mm256_setzero_ps()};
     if (info->has_minimum)
         out.minimum = vector_load_halves((const uint16_t *)(words + 2 * MATMUL_ROWS));
     if (has_six_bit_scales(info)) {
-        out.scale = multiply_by_bytes(out.scale, of_group.scale, half);
-        out.minimum = multiply_by_bytes(out.minimum, of_group.minimum, half);
+        out.scale = multiply_by_bytes(out.scale, of_block->scale[group] + MATMUL_HALF_ROWS * half);
+        out.minimum = multiply_by_bytes(out.minimum, of_block->minimum[group] + MATMUL_HALF_ROWS * half);
         out.minimum = _mm256_xor_ps(out.minimum, _mm256_set1_ps(-0.0f));
     }
     return out;

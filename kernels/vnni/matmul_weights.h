@@ -95,7 +95,7 @@ struct group_scales {
 
 NJ_ALWAYS_INLINE struct group_scales unpack_scales(enum nj_matrix_kind kind, const uint8_t *scales, int in_block)
 {
-    const int table_bytes = !is_super(kind) ? 0 : has_minimum(kind) ? 2 * MATMUL_SIX_BIT_BYTES : MATMUL_SIGNED_BYTES;
+    const int table_bytes = !is_super(kind) ? 0 : has_minimum(kind) ? 2 * NJ_SIX_BIT_BYTES : NJ_SIGNED_BYTES;
     struct group_scales out;
     NJ_UNROLL
     for (int part = 0; part < PARTS; part++) {
@@ -105,7 +105,7 @@ NJ_ALWAYS_INLINE struct group_scales unpack_scales(enum nj_matrix_kind kind, con
             minimum = lanes_load_halves(halves + 2 * MATMUL_ROWS);
         if (has_minimum(kind) && is_super(kind)) {
             scale = lanes_multiply(scale, unpack_six_bits(bytes, in_block));
-            minimum = lanes_negate(lanes_multiply(minimum, unpack_six_bits(bytes + MATMUL_SIX_BIT_BYTES, in_block)));
+            minimum = lanes_negate(lanes_multiply(minimum, unpack_six_bits(bytes + NJ_SIX_BIT_BYTES, in_block)));
         }
         out.scale[part] = scale;
         out.minimum[part] = minimum;
