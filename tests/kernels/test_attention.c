@@ -10,6 +10,7 @@
 
 #include "kernels/elementary.h"
 #include "kernels/kv_block.h"
+#include "tests/emulator/cuda_tables.h"
 #include "tests/kernels/kernel_test.h"
 
 enum { BLOCK = NJ_KV_BLOCK_TOKENS };
@@ -589,13 +590,21 @@ static void rotation_angles(void **state)
     test_each_variant(check_angles, &angles);
 }
 
+/* The emulated table comes to the tests with adversarial numbers alone: shapes and positions are in
+ * test_attention_batches, where it costs less. */
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape),     cmocka_unit_test(every_position),        cmocka_unit_test(partial_rotation),
-        cmocka_unit_test(float_cache),     cmocka_unit_test(reference_is_accurate), cmocka_unit_test(poisoned_inputs),
-        cmocka_unit_test(large_scores),    cmocka_unit_test(wild_numbers),          cmocka_unit_test(largest_sums),
-        cmocka_unit_test(rotation_angles),
+    const struct CMUnitTest plain[] = {
+        cmocka_unit_test(every_shape), cmocka_unit_test(every_position),        cmocka_unit_test(partial_rotation),
+        cmocka_unit_test(float_cache), cmocka_unit_test(reference_is_accurate), cmocka_unit_test(rotation_angles),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest adversarial[] = {
+        cmocka_unit_test(poisoned_inputs),
+        cmocka_unit_test(large_scores),
+        cmocka_unit_test(wild_numbers),
+        cmocka_unit_test(largest_sums),
+    };
+    int failed = cmocka_run_group_tests(plain, NULL, NULL);
+    test_add_table(cuda_table_attention(), NJ_TEST_TABLE_SLOW);
+    return failed + cmocka_run_group_tests(adversarial, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "kernels/kv_block.h"
+#include "tests/emulator/cuda_tables.h"
 #include "tests/kernels/kernel_test.h"
 
 enum { BLOCK = NJ_KV_BLOCK_TOKENS, BLOCKS_EACH = 4, MOST_THREADS = 5 };
@@ -88,24 +89,29 @@ static void poison(const struct scene *scene, const struct nj_kv_layer *kv, cons
     }
 }
 
+static void compare_table(const struct nj_cpu_kernels *kernels, int threads, const struct scene *scene,
+                          const union nj_operation_args *args, const float *expected, int64_t floats)
+{
+    char what[128];
+    snprintf(what, sizeof what, "%s, %d threads, KV type %d, %d/%d heads of %d, chunk of %d from %d", kernels->name,
+             threads, (int)scene->type, scene->heads, scene->kv_heads, scene->width, scene->chunks[0].tokens,
+             scene->chunks[0].first);
+    union nj_operation_args own = *args;
+    own.attention.out = test_allocate((size_t)floats * sizeof(float));
+    memset(own.attention.out, 0xff, (size_t)floats * sizeof(float));
+    test_run(kernels, NJ_OP_ATTENTION, &own, threads);
+    assert_same_floats(own.attention.out, expected, floats, what);
+    free(own.attention.out);
+}
+
 static void compare(const struct scene *scene, const union nj_operation_args *args, const float *expected,
                     int64_t floats)
 {
     const struct nj_cpu_kernels *kernels;
-    for (size_t i = 0; (kernels = cpu_kernels_at(i)) != NULL; i++) {
-        for (int threads = 1; threads <= MOST_THREADS && cpu_kernels_runnable(kernels); threads++) {
-            char what[128];
-            snprintf(what, sizeof what, "%s, %d threads, KV type %d, %d/%d heads of %d, chunk of %d from %d",
-                     kernels->name, threads, (int)scene->type, scene->heads, scene->kv_heads, scene->width,
-                     scene->chunks[0].tokens, scene->chunks[0].first);
-            union nj_operation_args own = *args;
-            own.attention.out = test_allocate((size_t)floats * sizeof(float));
-            memset(own.attention.out, 0xff, (size_t)floats * sizeof(float));
-            test_run(kernels, NJ_OP_ATTENTION, &own, threads);
-            assert_same_floats(own.attention.out, expected, floats, what);
-            free(own.attention.out);
-        }
-    }
+    for (size_t i = 0; (kernels = cpu_kernels_at(i)) != NULL; i++)
+        for (int threads = 1; threads <= MOST_THREADS && cpu_kernels_runnable(kernels); threads++)
+            compare_table(kernels, threads, scene, args, expected, floats);
+    compare_table(cuda_table_attention(), 1, scene, args, expected, floats);
 }
 
 /* Every token but the last of a chunk has a result that is a number. */
@@ -169,7 +175,7 @@ static void every_group_of_heads(void **state)
 static void every_width(void **state)
 {
     (void)state;
-    static const int32_t widths[] = {8, 24, 64, 80, 96, 128, 256};
+    static const int32_t widths[] = {8, 20, 24, 64, 80, 96, 128, 256, 512};
     static const int32_t heads[][2] = {{2, 2}, {6, 2}, {6, 1}};
     static const struct chunk chunks[] = {{63, 5}, {65, 1}, {0, 2}};
     struct nj_test_random random = {2};

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "tests/emulator/cuda_tables.h"
 #include "tests/kernels/emulated/tables.h"
 #include "tests/kernels/kernel_test.h"
 
@@ -426,6 +427,8 @@ static void embeddings_are_dequantised_rows(void **state)
 int main(int argc, char **argv)
 {
     emulated_add_tables();
+    test_add_table(cuda_table_many(), NJ_TEST_TABLE_SLOW);
+    test_add_table(cuda_table_few(), NJ_TEST_TABLE_SLOW);
     if (argc > 1 && !test_take_only(argv[1]))
         return 77;
     const struct CMUnitTest tests[] = {
