@@ -526,6 +526,29 @@ static void wild_numbers(void **state)
     }
 }
 
+/* Groups whose largest magnitude is around 2^-100, where they become zero; huge keys make that visible. */
+static void groups_around_the_threshold(void **state)
+{
+    (void)state;
+    struct nj_test_random random = {10};
+    struct scene scene = {
+        .heads = 6, .kv_heads = 2, .width = 64, .type = NJ_KV_Q8, .half = 32, .positions = 70, .sequences = 2};
+    make_scene(&random, &scene);
+    for (int64_t head = 0; head < scene.batch.count * scene.heads; head++) {
+        float size = ldexpf(1.0f, (int)random_below(&random, 4) - 103);
+        for (int64_t d = 0; d < scene.width; d++)
+            scene.q[head * scene.width + d] *= size;
+    }
+    for (int64_t i = 0; i < scene.batch.count * scene.kv_heads * scene.width; i++) {
+        scene.k[i] *= 0x1p100f;
+        scene.v[i] *= 0x1p-94f;
+    }
+    struct outcome expected = make_outcome(&scene, test_reference(), 1);
+    test_each_variant(check_variant, &expected);
+    free_outcome(&expected);
+    free_scene(&scene);
+}
+
 /* Every value and every weight at its largest: sums of 64 * 32,767 * 127 fit their integers. */
 static void largest_sums(void **state)
 {
@@ -603,6 +626,7 @@ int main(void)
         cmocka_unit_test(large_scores),
         cmocka_unit_test(wild_numbers),
         cmocka_unit_test(largest_sums),
+        cmocka_unit_test(groups_around_the_threshold),
     };
     int failed = cmocka_run_group_tests(plain, NULL, NULL);
     test_add_table(cuda_table_attention(), NJ_TEST_TABLE_SLOW);

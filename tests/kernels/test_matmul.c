@@ -133,7 +133,7 @@ static void every_token_count(void **state)
 static void columns_across_segments(void **state)
 {
     (void)state;
-    static const int64_t cols[] = {32, 96, 992, 1024, 1056, 2048, 2080, 3072};
+    static const int64_t cols[] = {32, 96, 992, 1024, 1056, 2048, 2080, 3072, 4128};
     struct nj_test_random random = {2};
     for (int kind = 0; kind < NJ_KIND_COUNT; kind++) {
         enum nj_matrix_kind kinds[] = {(enum nj_matrix_kind)kind};
