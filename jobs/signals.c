@@ -2,17 +2,36 @@
 
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/base/error.h"
 
+enum { NANOSECONDS = 1000000000, ECHO_NANOSECONDS = 300000000 };
+
 static atomic_int stop_signal;
+static _Atomic int64_t stopped_ns; /* when that came */
+
+static int64_t signals_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * NANOSECONDS + now.tv_nsec;
+}
 
 static void signals_on_stop(int number)
 {
-    int none = 0;
-    if (!atomic_compare_exchange_strong(&stop_signal, &none, number))
+    int first = 0;
+    if (atomic_compare_exchange_strong(&stop_signal, &first, number)) {
+        atomic_store(&stopped_ns, signals_now_ns());
+        return;
+    }
+    /* timeout(1) and some shells signal a process and then the group that it is in. */
+    const int64_t at = atomic_load(&stopped_ns);
+    const int is_echo = number == first && (at == 0 || signals_now_ns() - at < ECHO_NANOSECONDS);
+    if (!is_echo)
         _exit(NJ_INTERRUPTED);
 }
 

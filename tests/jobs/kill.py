@@ -112,6 +112,20 @@ class Kill(Workspace):
         self.assertEqual(process.returncode, 75)
         self.check_end("twice")
 
+    def test_a_signal_and_its_echo_are_one(self):
+        """As `timeout nightjar run ...` sends them."""
+        process = self.start(*self.words("echo"))
+        self.wait_for_output(process, "echo")
+        for _ in range(5):  # two at the same moment may arrive as one
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.001)
+        process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 75)
+        self.assertEqual([run["exit_code"] for run in self.runs("echo")], [75])
+        self.check_end("echo")
+        tokens = sum(run["decode_tokens"] for run in self.runs("echo"))
+        self.assertEqual(tokens, self.baseline_run["decode_tokens"], "tokens were computed twice")
+
     def test_nohup_keeps_hangup_ignored(self):
         process = self.start(*self.words("nohup"), preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         self.wait_for_output(process, "nohup")
