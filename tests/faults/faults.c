@@ -11,7 +11,14 @@
  *   NJ_FAULT_TERM_AT    number of the call before which the process sends itself SIGTERM, and goes on
  *   NJ_FAULT_LOG        a file that gets a line "NUMBER CALL PATH" per counted call
  *
+ * And, counted apart, how the directory's files are read:
+ *
+ *   NJ_FAULT_READ_AT    number of the pread from which on all of them fail with EIO; 0 or unset: none
+ *   NJ_FAULT_NO_DIRECT  set: the file system refuses direct I/O
+ *   NJ_FAULT_NO_URING   set: the kernel refuses io_uring, for whatever file
+ *
  * The calls go to the kernel directly, so that nothing here depends on the order in which libraries start. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -37,10 +44,11 @@ enum fault_need { NEEDS_NOTHING, NEEDS_SPACE };
 static struct {
     char directory[PATH_MAX];
     size_t directory_length; /* 0: switched off */
-    long at, term_at;
+    long at, term_at, read_at;
     enum fault_kind kind;
+    bool has_no_direct, has_no_uring;
     int log_fd;
-    atomic_long count;
+    atomic_long count, reads;
 } fault = {.log_fd = -1};
 
 static __attribute__((constructor)) void fault_set_up(void)
@@ -48,10 +56,14 @@ static __attribute__((constructor)) void fault_set_up(void)
     static const char *const kinds[] = {"none", "kill", "half", "enospc", "eio", "full"};
     const char *directory = getenv("NJ_FAULT_DIRECTORY"), *at = getenv("NJ_FAULT_AT"), *kind = getenv("NJ_FAULT_KIND");
     const char *log = getenv("NJ_FAULT_LOG"), *term_at = getenv("NJ_FAULT_TERM_AT");
+    const char *read_at = getenv("NJ_FAULT_READ_AT");
     if (directory == NULL || directory[0] != '/' || strlen(directory) >= sizeof fault.directory)
         return;
     fault.at = at != NULL ? atol(at) : 0;
     fault.term_at = term_at != NULL ? atol(term_at) : 0;
+    fault.read_at = read_at != NULL ? atol(read_at) : 0;
+    fault.has_no_direct = getenv("NJ_FAULT_NO_DIRECT") != NULL;
+    fault.has_no_uring = getenv("NJ_FAULT_NO_URING") != NULL;
     for (size_t i = 0; kind != NULL && i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kind, kinds[i]) == 0)
             fault.kind = (enum fault_kind)i;
@@ -106,37 +118,42 @@ static enum fault_verdict fault_judge(const char *call, const char *path, enum f
     return FAIL;
 }
 
-static enum fault_verdict fault_judge_fd(const char *call, int fd, enum fault_need need)
+/* False: switched off, or nobody knows. */
+static bool fault_find_fd(int fd, char path[PATH_MAX])
 {
-    char link[64], path[PATH_MAX];
+    char link[64];
     if (fault.directory_length == 0)
-        return GO_ON;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length < 0)
-        return GO_ON;
-    path[length] = '\0';
-    return fault_judge(call, path, need);
-}
-
-/* For calls by name; relative names are taken from `directory_fd`. */
-static enum fault_verdict fault_judge_name(const char *call, int directory_fd, const char *name, enum fault_need need)
-{
-    char link[64], base[PATH_MAX], path[2 * PATH_MAX];
-    if (fault.directory_length == 0)
-        return GO_ON;
-    if (name[0] == '/')
-        return fault_judge(call, name, need);
-    if (directory_fd == AT_FDCWD)
+        return false;
+    if (fd == AT_FDCWD)
         snprintf(link, sizeof link, "/proc/self/cwd");
     else
-        snprintf(link, sizeof link, "/proc/self/fd/%d", directory_fd);
-    ssize_t length = readlink(link, base, sizeof base - 1);
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
     if (length < 0)
-        return GO_ON;
-    base[length] = '\0';
-    snprintf(path, sizeof path, "%s/%s", base, name);
-    return fault_judge(call, path, need);
+        return false;
+    path[length] = '\0';
+    return true;
+}
+
+/* Relative names are taken from `directory_fd`. */
+static bool fault_find_name(int directory_fd, const char *name, char path[2 * PATH_MAX])
+{
+    char base[PATH_MAX];
+    if (name[0] == '/')
+        return snprintf(path, 2 * PATH_MAX, "%s", name) < 2 * PATH_MAX;
+    return fault_find_fd(directory_fd, base) && snprintf(path, 2 * PATH_MAX, "%s/%s", base, name) < 2 * PATH_MAX;
+}
+
+static enum fault_verdict fault_judge_fd(const char *call, int fd, enum fault_need need)
+{
+    char path[PATH_MAX];
+    return fault_find_fd(fd, path) ? fault_judge(call, path, need) : GO_ON;
+}
+
+static enum fault_verdict fault_judge_name(const char *call, int directory_fd, const char *name, enum fault_need need)
+{
+    char path[2 * PATH_MAX];
+    return fault_find_name(directory_fd, name, path) ? fault_judge(call, path, need) : GO_ON;
 }
 
 ssize_t write(int fd, const void *from, size_t bytes)
@@ -290,9 +307,48 @@ int mkdir(const char *name, mode_t mode)
     return mkdirat(AT_FDCWD, name, mode);
 }
 
+ssize_t pread(int fd, void *to, size_t bytes, off_t offset)
+{
+    char path[PATH_MAX];
+    if (fault.read_at > 0 && fault_find_fd(fd, path) && fault_is_watched(path) &&
+        atomic_fetch_add(&fault.reads, 1) + 1 >= fault.read_at) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_pread64, fd, to, bytes, offset);
+}
+
+ssize_t pread64(int fd, void *to, size_t bytes, off64_t offset)
+{
+    return pread(fd, to, bytes, offset);
+}
+
+struct io_uring;
+int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags);
+
+/* Of liburing, which makes its calls itself. */
+int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)
+{
+    int (*real)(unsigned, struct io_uring *, unsigned) = NULL;
+    void *symbol = dlsym(RTLD_NEXT, "io_uring_queue_init");
+    memcpy(&real, &symbol, sizeof real);
+    return fault.has_no_uring || real == NULL ? -EPERM : real(entries, ring, flags);
+}
+
+static bool fault_refuses_direct(int directory_fd, const char *name, int flags)
+{
+    char path[2 * PATH_MAX];
+    return fault.has_no_direct && (flags & O_DIRECT) != 0 && fault_find_name(directory_fd, name, path) &&
+           fault_is_watched(path);
+}
+
 /* Opening counts only where it may make or cut a file. */
 static int fault_open(int directory_fd, const char *name, int flags, mode_t mode)
 {
+    if (fault_refuses_direct(directory_fd, name, flags)) {
+        errno = EINVAL;
+        return -1;
+    }
     enum fault_verdict verdict = GO_ON;
     if ((flags & (O_CREAT | O_TRUNC)) != 0)
         verdict = fault_judge_name("open", directory_fd, name, NEEDS_SPACE);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A job with layers on disk: kills, and a pack that goes away or breaks while the job runs."""
+"""A job with layers on disk: kills, a pack that goes away or breaks while the job runs, and ways of reading that a
+machine does not have."""
 import os
 import random
 import re
@@ -8,15 +9,17 @@ import signal
 import tempfile
 import time
 
-from support import Workspace, main, mixed_requests, say
+from support import Workspace, main, mixed_requests, read_faults, say
 
+LAYERS = 16
 REQUESTS, KILLS = 24, 5
-OPTIONS = ("--threads", 2, "--token-budget", 16, "--quiet")
+READ_ERROR_AT = 20 * LAYERS  # a layer is one read here: some twenty sweeps after the start
+OPTIONS = ("--threads", 2, "--token-budget", 16)
 
 
 class DiskLayers(Workspace):
     # 32 MiB of weights, so that a cap leaves layers on disk.
-    model_options = ("--layers", "16", "--width", "512", "--heads", "8", "--kv-heads", "2", "--feed-forward", "2048",
+    model_options = ("--layers", str(LAYERS), "--width", "512", "--heads", "8", "--kv-heads", "2", "--feed-forward", "2048",
                      "--type", "q4_0")
 
     @classmethod
@@ -31,6 +34,7 @@ class DiskLayers(Workspace):
         error = self.nightjar(*self.capped("least", "1MiB"), code=78).stderr
         type(self).cap = re.search(r"--max-memory (cpu=\d+MiB)", error).group(1)
         type(self).expected = self.export("free")
+        type(self).packs = os.path.join(self.root, ".cache", "nightjar", "packs")
 
     def capped(self, name, cap=None, *options):
         return self.job(name, self.source, *OPTIONS, "--max-memory", cap or self.cap, *options)
@@ -47,10 +51,9 @@ class DiskLayers(Workspace):
         self.assertIsNone(process.poll())
         return process
 
-    def pack(self, cache=None):
-        folder = os.path.join(cache or self.path(".cache", "nightjar"), "packs")
-        (name,) = [name for name in os.listdir(folder) if name.endswith(".pack")]
-        return os.path.join(folder, name)
+    def pack(self):
+        (name,) = [name for name in os.listdir(self.packs) if name.endswith(".pack")]
+        return os.path.join(self.packs, name)
 
     def test_killed_again_and_again(self):
         generator = random.Random(5)
@@ -62,7 +65,7 @@ class DiskLayers(Workspace):
             process.wait(timeout=30)
             self.assertIn(process.returncode, (75, -signal.SIGKILL), f"the job ended before kill {number + 1}")
         self.finish_and_compare("killed")
-        self.assertEqual(self.runs("killed")[-1]["disk_layers"], 16)
+        self.assertEqual(self.runs("killed")[-1]["disk_layers"], LAYERS)
 
     def test_a_pack_deleted_under_the_job_does_no_harm(self):
         process = self.start_running("deleted")
@@ -80,6 +83,26 @@ class DiskLayers(Workspace):
         self.assertIn("run the same command again", messages.decode())
         self.assertLess(self.record_count("cut"), REQUESTS)
         self.finish_and_compare("cut")  # builds the pack anew
+
+    def test_a_read_error(self):
+        """Through pread, which is how layers are read where there is no io_uring."""
+        for name, ways in (("broken", {"no_uring": True}), ("broken-buffered", {"no_direct": True})):
+            with self.subTest(name):
+                broken = read_faults(self.packs, READ_ERROR_AT, **ways)
+                error = self.nightjar(*self.capped(name), code=74, faults=broken).stderr
+                self.assertIn(self.pack(), error)
+                self.assertIn("Input/output error", error)
+                self.assertIn("run the same command again", error)
+                self.assertIn(self.record_count(name), range(1, REQUESTS))
+                self.finish_and_compare(name, "resume", self.path(name))
+
+    def test_without_io_uring_and_without_direct_io(self):
+        for name, said, ways in (("plain", 0, {"no_uring": True}), ("buffered", 1, {"no_direct": True})):
+            with self.subTest(name):
+                messages = self.nightjar(*self.capped(name), faults=read_faults(self.packs, **ways)).stderr
+                self.assertEqual(messages.count("has no direct I/O"), said, messages)
+                self.assertEqual(self.runs(name)[-1]["disk_layers"], LAYERS)
+                self.assert_same_export(self.export(name), self.expected, name)
 
     def test_a_layer_damaged_on_disk(self):
         path = self.pack()
@@ -103,7 +126,7 @@ class DiskLayers(Workspace):
         messages = self.nightjar(*self.capped("shm", None, "--cache-dir", cache)).stderr
         say(f"tmpfs: {[line for line in messages.splitlines() if 'direct I/O' in line] or 'direct I/O'}")
         self.finish_and_compare("shm", *self.capped("shm", None, "--cache-dir", cache))
-        self.assertEqual(self.runs("shm")[0]["disk_layers"], 16)
+        self.assertEqual(self.runs("shm")[0]["disk_layers"], LAYERS)
 
 
 if __name__ == "__main__":

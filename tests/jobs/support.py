@@ -253,6 +253,16 @@ def faults(directory, log=None, at=0, kind="none", term_at=0):
     return environment
 
 
+def read_faults(directory, read_at=0, no_direct=False, no_uring=False):
+    """The same for how the files of a directory are read."""
+    environment = dict(faults(directory), NJ_FAULT_READ_AT=str(read_at))
+    if no_direct:
+        environment["NJ_FAULT_NO_DIRECT"] = "1"
+    if no_uring:
+        environment["NJ_FAULT_NO_URING"] = "1"
+    return environment
+
+
 def read_fault_log(path):
     """The counted calls: (number, call, path), ascending."""
     with open(path, encoding="utf-8") as file:

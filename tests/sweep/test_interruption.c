@@ -230,6 +230,42 @@ static void test_cancelled_inside_a_sweep(void **state)
     device_close(device);
 }
 
+static void load_with(int32_t disk_layers)
+{
+    struct nj_error error;
+    const struct nj_weights_options options = {.disk_layers = disk_layers};
+    assert_int_equal(trial_model_reload(&opened, &options, &error), 0);
+}
+
+/* What a cancelled sweep has read is counted apart. */
+static void test_cancelled_with_layers_on_disk(void **state)
+{
+    (void)state;
+    struct nj_device *device = open_sabotaged(NJ_OP_ATTENTION, cancel_in_attention);
+    struct nj_scheduler_options options = tight_options();
+    options.cancel = &saboteur.cancel;
+    const int32_t layers = opened.model->shape.layers;
+    for (int countdown = 1; countdown < 40; countdown += 1 + countdown / 2) {
+        for (int32_t disk_layers = 1; disk_layers <= layers; disk_layers++) {
+            struct nj_weights_memory memory;
+            struct nj_error error;
+            assert_int_equal(
+                weights_plan_memory(opened.model->gguf, &opened.model->shape, disk_layers, &memory, &error), 0);
+            load_with(disk_layers);
+            run_cancelled(device, &options, countdown);
+            const struct nj_ring_counts counts = weights_ring_counts(opened.model->weights);
+            assert_int_equal(counts.completed_sweeps, trial.sweeps);
+            assert_int_equal(counts.completed_bytes, (uint64_t)trial.sweeps * memory.disk_bytes);
+            /* The layer in which it was cancelled had been read. */
+            assert_true(disk_layers < layers || counts.abandoned_bytes >= memory.disk_bytes / (uint64_t)layers);
+            /* At most the cancelled sweep and, of the next one, what fits the ring. */
+            assert_true(counts.abandoned_bytes <= memory.disk_bytes + memory.ring_bytes);
+        }
+    }
+    load_with(0);
+    device_close(device);
+}
+
 /* More rows want logits than one head pass holds. The first pass has been visited when the second is
  * cancelled, and still no sequence may have moved. */
 static void test_cancelled_between_head_passes(void **state)
@@ -333,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_stopped_again_and_again),
         cmocka_unit_test(test_a_complete_checkpoint_finishes_at_once),
         cmocka_unit_test(test_cancelled_inside_a_sweep),
+        cmocka_unit_test(test_cancelled_with_layers_on_disk),
         cmocka_unit_test(test_cancelled_between_head_passes),
         cmocka_unit_test(test_cancelled_from_another_thread),
         cmocka_unit_test(test_a_failed_delivery_ends_the_run),
