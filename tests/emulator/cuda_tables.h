@@ -5,8 +5,8 @@
 #include "kernels/cpu_kernels.h"
 
 /* Of matrix products of u4 kinds by the kernels for many tokens and by those for few, and of attention over Q8 and F16;
- * all else is the reference's. The first thread of a team does everything. Every launch has another order of threads
- * than the one before; a fault that the emulator reports ends the process. */
+ * all else is the fastest table's. The first thread of a team does everything. Every launch has another order of
+ * threads than the one before; a fault that the emulator reports ends the process. */
 const struct nj_cpu_kernels *cuda_table_many(void);
 const struct nj_cpu_kernels *cuda_table_few(void);
 const struct nj_cpu_kernels *cuda_table_attention(void);
