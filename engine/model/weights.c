@@ -165,17 +165,16 @@ static int open_ring(struct nj_weights *weights, const struct nj_weights_options
                                          .layers = places,
                                          .slot_count = ring_slots(options->disk_layers),
                                          .reader = options->reader};
-    uint64_t largest = 0;
     for (int32_t layer = 0; layer < weights->layer_count; layer++) {
         const struct nj_pack_section *section = pack_section_at(weights->pack, section_of(layer));
-        if (!weights_layer_is_passing(weights, layer))
-            continue;
-        places[ring.count++] = (struct nj_ring_layer){.offset = section->offset, .bytes = section->bytes};
-        largest = section->bytes > largest ? section->bytes : largest;
+        if (weights_layer_is_passing(weights, layer))
+            places[ring.count++] = (struct nj_ring_layer){.offset = section->offset, .bytes = section->bytes};
     }
+    const struct nj_weights_memory memory =
+        plan_memory(pack_section_at(weights->pack, 0), weights->layer_count, weights->disk_layers);
     void *slots[RING_SLOTS];
     for (int i = 0; i < ring.slot_count; i++) {
-        weights->slots[i] = take_memory(weights, largest, device, error);
+        weights->slots[i] = take_memory(weights, memory.ring_bytes / (uint64_t)ring.slot_count, device, error);
         if (weights->slots[i] == NULL)
             return -1;
         slots[i] = buffer_address(weights->slots[i]);
