@@ -252,7 +252,10 @@ void layer_ring_end_sweep(struct nj_layer_ring *ring, bool is_completed)
 struct nj_ring_counts layer_ring_counts(struct nj_layer_ring *ring)
 {
     pthread_mutex_lock(&ring->mutex);
-    const struct nj_ring_counts counts = ring->counts;
+    struct nj_ring_counts counts = ring->counts;
+    counts.ahead_bytes = ring->read_bytes;
+    for (uint64_t visit = ring->taken; visit < ring->read; visit++)
+        counts.ahead_bytes += ring->layers[visit % ring->count].bytes;
     pthread_mutex_unlock(&ring->mutex);
     return counts;
 }

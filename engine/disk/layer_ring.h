@@ -30,6 +30,7 @@ struct nj_ring_counts {
     uint64_t completed_sweeps;
     uint64_t completed_bytes; /* read for them */
     uint64_t abandoned_bytes; /* read for sweeps that were not completed */
+    uint64_t ahead_bytes;     /* asked for and not yet taken; behind the last sweep there should be none */
     double wait_seconds;      /* that layer_ring_take waited */
 };
 

@@ -346,6 +346,13 @@ static void launch_head(struct nj_forward *forward, const int32_t *rows, int64_t
     stream_launch(forward->stream, NJ_OP_LOGIT_STATS, &args);
 }
 
+/* What is queued belongs to a sweep that failed. */
+static void drop_queue(struct nj_forward *forward)
+{
+    const atomic_int at_once = 1;
+    stream_synchronize(forward->stream, &at_once);
+}
+
 static int synchronize(struct nj_forward *forward, const atomic_int *cancel, struct nj_error *error)
 {
     if (stream_synchronize(forward->stream, cancel) == 0)
@@ -413,6 +420,8 @@ int forward_run(struct nj_forward *forward, nj_logits_visitor visit, void *conte
         return 0;
     weights_begin_sweep(forward->weights, forward->memory.batch.another_follows);
     const int status = run_sweep(forward, visit, context, cancel, error);
+    if (status != 0)
+        drop_queue(forward);
     weights_end_sweep(forward->weights, status == 0);
     return status;
 }

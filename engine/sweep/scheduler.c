@@ -117,15 +117,13 @@ static void fill_rows(const struct nj_sequence *sequence, struct nj_forward_batc
     }
 }
 
-/* Whether the planned sweep cannot be the last: somebody waits, or has tokens left. A sequence that is to choose its
- * next token may turn out to be finished. */
+/* Whether the planned sweep cannot be the last: somebody has tokens left, or waits and is not complete as it came. A
+ * sequence that is to choose its next token may turn out to be finished. */
 static bool another_sweep_follows(const struct nj_scheduler *scheduler)
 {
-    if (scheduler->store.count > scheduler->running)
-        return true;
-    for (int32_t i = 0; i < scheduler->running; i++) {
+    for (int32_t i = 0; i < scheduler->store.count; i++) {
         const struct nj_sequence *sequence = sequence_store_at(&scheduler->store, i);
-        if (sequence->rows < sequence_remaining(sequence))
+        if (i < scheduler->running ? sequence->rows < sequence_remaining(sequence) : !sequence_is_complete(sequence))
             return true;
     }
     return false;

@@ -175,8 +175,10 @@ static void check_reading_ahead(enum nj_reader_kind reader, int slot_count)
         layer_ring_give_back(trial.ring);
     }
     layer_ring_end_sweep(trial.ring, true);
+    assert_true(layer_ring_counts(trial.ring).ahead_bytes >= layers[0].bytes); /* of the sweep that follows */
     run_sweep(trial.ring, false);
     assert_false(becomes_ready(trial.ring, 30)); /* nothing behind the last sweep */
+    assert_int_equal(layer_ring_counts(trial.ring).ahead_bytes, 0);
     assert_int_equal(layer_ring_counts(trial.ring).completed_bytes, 2 * sweep_bytes());
     close_trial(&trial);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -64,6 +65,14 @@ static struct nj_weights_memory memory_with(int32_t disk_layers)
     return memory;
 }
 
+/* Nor is anything begun a little later. */
+static void assert_nothing_is_read_ahead(void)
+{
+    const struct timespec a_while = {.tv_nsec = 20000000};
+    nanosleep(&a_while, NULL);
+    assert_int_equal(weights_ring_counts(opened.model->weights).ahead_bytes, 0);
+}
+
 static void answers_do_not_depend_on_where_layers_are(void **state)
 {
     (void)state;
@@ -78,9 +87,40 @@ static void answers_do_not_depend_on_where_layers_are(void **state)
             const uint64_t sweeps = disk_layers == 0 ? 0 : trial.counts.sweeps;
             assert_int_equal(counts.completed_sweeps, sweeps);
             assert_int_equal(counts.completed_bytes, sweeps * memory_with(disk_layers).disk_bytes);
-            assert_int_equal(counts.abandoned_bytes, 0); /* nothing is read past the last sweep */
+            assert_int_equal(counts.abandoned_bytes, 0);
+            assert_nothing_is_read_ahead();
         }
     }
+}
+
+static int next_without_logprobs(int from)
+{
+    while (trial.request[from].wants_logprobs)
+        from++;
+    assert_true(from < REQUESTS);
+    return from;
+}
+
+/* A request that came complete waits while the only other one runs: it needs no sweep. */
+static void nothing_is_read_for_who_needs_no_sweep(void **state)
+{
+    (void)state;
+    struct nj_scheduler_options options = trial_options(&trial);
+    options.token_budget = LONGEST_PROMPT + MOST_NEW; /* one sweep is enough */
+    load_with(2, NJ_READER_AUTOMATIC);
+    trial_forget_answers(&trial);
+    trial_run_all(&trial, opened.model, NULL, 1, &options);
+    const int runs = next_without_logprobs(0), waits = next_without_logprobs(runs + 1);
+    const struct nj_ring_counts before = weights_ring_counts(opened.model->weights);
+    trial.answer[runs].is_done = trial.answer[waits].is_done = false;
+    trial.answer[runs].deliveries = trial.answer[waits].deliveries = 0;
+    trial.answer[runs].generated_count--;
+    trial_run_all(&trial, opened.model, NULL, 1, &options);
+    trial_assert_same_answers(&expected, &trial);
+    assert_int_equal(trial.counts.sweeps, 1);
+    const struct nj_ring_counts after = weights_ring_counts(opened.model->weights);
+    assert_int_equal(after.completed_bytes - before.completed_bytes, memory_with(2).disk_bytes);
+    assert_nothing_is_read_ahead();
 }
 
 static void memory_is_what_was_planned(void **state)
@@ -207,36 +247,83 @@ static void a_pack_cut_short_ends_the_run_with_an_error(void **state)
     trial_assert_same_answers(&expected, &trial);
 }
 
+enum { SOME_BYTES = 8 };
+
+/* Replaces the first bytes of the last layer in the pack and tells what they were. */
+static void exchange_bytes(const char with[SOME_BYTES], char were[SOME_BYTES])
+{
+    const long offset = (long)pack_section_at(opened.model->pack, LAYERS)->offset;
+    FILE *file = fopen(pack_path(opened.model->pack), "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+    assert_int_equal(fread(were, 1, SOME_BYTES, file), SOME_BYTES);
+    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+    assert_int_equal(fwrite(with, 1, SOME_BYTES, file), SOME_BYTES);
+    assert_int_equal(fclose(file), 0);
+}
+
 /* The bytes of a layer are changed on disk after the pack was opened. */
 static void damage_is_found_when_a_layer_is_first_taken(void **state)
 {
     (void)state;
     const struct nj_scheduler_options options = small_sweeps();
     load_with(2, NJ_READER_AUTOMATIC);
-    const struct nj_pack_section *section = pack_section_at(opened.model->pack, LAYERS); /* the last layer */
-    FILE *file = fopen(pack_path(opened.model->pack), "r+");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, (long)section->offset, SEEK_SET), 0);
-    assert_int_equal(fwrite("damaged!", 1, 8, file), 8);
-    assert_int_equal(fclose(file), 0);
+    char were[SOME_BYTES], damaged[SOME_BYTES];
+    exchange_bytes("damaged!", were);
     trial_forget_answers(&trial);
     struct nj_error error;
     assert_int_equal(trial_run(&trial, opened.model, opened.device, &options, &error), -1);
     assert_int_equal(error.code, NJ_BAD_DATA);
     assert_non_null(strstr(error.message, "blk.4."));
     assert_non_null(strstr(error.message, "delete the pack"));
-    assert_int_equal(unlink(pack_path(opened.model->pack)), 0);
+    exchange_bytes(were, damaged);
+}
+
+/* Runs all requests, after so many runs that damage ended, in one scheduler. Returns the operations of matrix products
+ * that the last run made. */
+static double operations_after_damage(int damaged_runs)
+{
+    const struct nj_scheduler_options options = small_sweeps();
+    load_with(2, NJ_READER_AUTOMATIC);
+    start_over();
+    struct nj_scheduler_callbacks callbacks = trial_callbacks(&trial);
+    struct nj_error error;
+    struct nj_scheduler *scheduler = scheduler_create(opened.model, opened.device, &options, &callbacks, &error);
+    assert_non_null(scheduler);
+    char were[SOME_BYTES], damaged[SOME_BYTES];
+    for (int i = 0; i < damaged_runs; i++) {
+        exchange_bytes("damaged!", were);
+        assert_int_equal(scheduler_run(scheduler, &error), -1);
+        assert_int_equal(error.code, NJ_BAD_DATA);
+        exchange_bytes(were, damaged);
+    }
+    struct nj_device_times times = {.matmul_operations = 0};
+    device_time_launches(opened.device, &times);
+    assert_int_equal(scheduler_run(scheduler, &error), 0);
+    device_time_launches(opened.device, NULL);
+    scheduler_destroy(scheduler);
+    trial_assert_same_answers(&expected, &trial);
+    return times.matmul_operations;
+}
+
+/* What a failed sweep had queued is not run with a later one. */
+static void a_failed_sweep_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    assert_true(operations_after_damage(3) == operations_after_damage(0));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_do_not_depend_on_where_layers_are),
+        cmocka_unit_test(nothing_is_read_for_who_needs_no_sweep),
         cmocka_unit_test(memory_is_what_was_planned),
         cmocka_unit_test(layers_in_ram_lie_evenly_between_those_on_disk),
         cmocka_unit_test(a_stopped_run_goes_on),
         cmocka_unit_test(a_cancelled_run_goes_on),
         cmocka_unit_test(a_pack_cut_short_ends_the_run_with_an_error),
+        cmocka_unit_test(a_failed_sweep_leaves_nothing_behind),
         cmocka_unit_test(damage_is_found_when_a_layer_is_first_taken),
     };
     return cmocka_run_group_tests(tests, open_shared, close_shared);
